@@ -24,9 +24,7 @@ const NOT_HERE: [&str; 2] = ["config", "with-parent"];
 /// # Errors
 /// When the file cannot be read, or what is wrong in it and where.
 pub fn read<A: Args>(path: &Path) -> Result<A, Failure> {
-    let file = Text::open(path)?;
-    let entries = file.parse().map_err(|fault| file.wrong(fault))?;
-    file.settings("", entries, &[])
+    Text::open(path)?.whole()
 }
 
 /// Whether it is there and a pipe.
@@ -86,6 +84,40 @@ impl Text {
         let text = text.map_err(|error| Failure::io(path, error))?;
         let path = path.to_owned();
         Ok(Self { path, text })
+    }
+
+    /// The settings of a command.
+    ///
+    /// # Errors
+    /// What is wrong in it, and where.
+    pub fn whole<A: Args>(&self) -> Result<A, Failure> {
+        let entries = self.parse().map_err(|fault| self.wrong(fault))?;
+        self.settings("", entries, &[])
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing is set in it.
+    pub fn is_empty(&self) -> bool {
+        self.parse().is_ok_and(|entries| entries.is_empty())
+    }
+
+    /// Whether this may be what `before` has become: a file without a setting that had some is one that
+    /// somebody writes just now, or that a full disk has cut off, and what it stands for is every default.
+    ///
+    /// # Errors
+    /// That it may not.
+    pub fn check_after(&self, before: &Self) -> Result<(), Failure> {
+        match self.is_empty() && !before.is_empty() {
+            true => Err(Failure::io(
+                &self.path,
+                "it has no settings any more; start again if that is meant",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The settings of several commands, each in its section, and those of all above the first.

@@ -1,8 +1,16 @@
 //! Tells the service manager how far a service is (sd_notify(3)): a datagram to the socket that it names,
 //! if it does.
 
+use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// A manager that reads nothing for so long is not waited for: whoever tells it serves others.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Shortest time between two signs of life: the manager's own clock for them is no finer.
+const LEAST_WATCHDOG: Duration = Duration::from_millis(1);
 
 /// It serves.
 pub fn ready() {
@@ -25,7 +33,8 @@ pub fn watchdog() -> Option<Duration> {
     let micros: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
     let other =
         std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid != std::process::id().to_string());
-    (micros > 0 && !other).then(|| Duration::from_micros(micros / 2))
+    let half = Duration::from_micros(micros / 2).max(LEAST_WATCHDOG);
+    (micros > 0 && !other).then_some(half)
 }
 
 /// It works.
@@ -57,17 +66,34 @@ fn notify(state: &str) {
     let Ok(name) = std::env::var("NOTIFY_SOCKET") else {
         return;
     };
-    let send = || {
-        let address = address(&name)?;
-        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
-    };
-    if let Err(error) = send() {
-        dfcp_command::tell!("dfcp: the service manager cannot be told {state}: {error}");
+    /// That it could not be told was said.
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let sent =
+        address(&name).and_then(|address| socket()?.send_to_addr(state.as_bytes(), &address));
+    match sent {
+        Ok(_) => SAID.store(false, Ordering::Relaxed),
+        Err(_) if SAID.swap(true, Ordering::Relaxed) => {}
+        Err(error) => {
+            dfcp_command::tell!("dfcp: the service manager cannot be told {state}: {error}");
+        }
     }
 }
 
+/// Kept open: a service that has no more open files is at work, and is not to be killed for silence.
+fn socket() -> io::Result<&'static UnixDatagram> {
+    static SOCKET: OnceLock<UnixDatagram> = OnceLock::new();
+    if SOCKET.get().is_none() {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let _ = SOCKET.set(socket);
+    }
+    SOCKET
+        .get()
+        .ok_or_else(|| io::ErrorKind::NotConnected.into())
+}
+
 /// Of a path, or on Linux, after `@`, an abstract name.
-fn address(name: &str) -> std::io::Result<SocketAddr> {
+fn address(name: &str) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.strip_prefix('@') {
         use std::os::linux::net::SocketAddrExt;

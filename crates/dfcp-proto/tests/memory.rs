@@ -15,6 +15,9 @@ use raw::RawClient;
 #[allow(dead_code)]
 mod raw;
 
+#[path = "memory/streams.rs"]
+mod streams;
+
 #[path = "memory/published.rs"]
 mod published;
 

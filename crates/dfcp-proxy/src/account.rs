@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::dial::Questions;
 use crate::event::{Event, Recurring, Report};
-use crate::relay::CHUNK;
+use crate::relay::{CHUNK, SMALLEST_PIECE};
 use crate::server::LimitsOf;
 use crate::status::{Refusal, Status};
 
@@ -55,9 +55,6 @@ const BURST: Duration = Duration::from_millis(100);
 /// The same of connections that have sent little lately, so that keystrokes and pages do not wait behind
 /// what large ones have asked for: eight of these with a piece each at 4 Mbit/s.
 const SMALL_BURST: Duration = Duration::from_secs(1);
-/// Smallest piece that is read of a connection whose key has a rate, bytes: a system call for three
-/// packets or more.
-const SMALLEST_PIECE: usize = 4 << 10;
 
 /// Which way bytes go, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::known::{FastOpen, Known};
 use crate::link::{AWAY_LIMIT, Down, Link, Remote, Resolve};
-use crate::local;
+use crate::local::{self, Lobby};
 use crate::relay::{Broken, Carriage, REASON_LIMIT, Toll, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
@@ -173,9 +173,12 @@ impl Client {
     /// Serves programs that speak SOCKS5 or HTTP to `listener`. Does not end.
     pub async fn serve_local(&self, listener: TcpListener) {
         let mut door = Door::new(listener, self.0.report.clone());
+        let mut lobby = Lobby::default();
         loop {
             let (tcp, _) = door.next().await;
-            tokio::spawn(local::serve(self.clone(), tcp));
+            lobby.admit(|unheard| {
+                tokio::spawn(local::serve(self.clone(), tcp, unheard)).abort_handle()
+            });
         }
     }
 

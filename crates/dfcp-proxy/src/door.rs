@@ -1,11 +1,12 @@
 //! A local port that programs come to.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::dial::prepare;
 use crate::event::{Event, Recurring, Report};
@@ -18,6 +19,8 @@ pub(crate) struct Door {
     listener: TcpListener,
     report: Report,
     stuck: Recurring,
+    /// An open file for when there are no more.
+    spare: Option<File>,
 }
 
 impl Door {
@@ -27,6 +30,7 @@ impl Door {
             listener,
             report,
             stuck,
+            spare: spare(),
         }
     }
 
@@ -43,9 +47,26 @@ impl Door {
                     if self.stuck.is_news(Instant::now()) {
                         (self.report)(Event::Stuck(error.to_string()));
                     }
-                    sleep(STUCK_PAUSE).await;
+                    if !self.turn_away().await {
+                        sleep(STUCK_PAUSE).await;
+                    }
                 }
             }
         }
     }
+
+    /// Resets the connection of who has come, instead of leaving it in the port's queue without a word. Whether
+    /// there was an open file for that.
+    async fn turn_away(&mut self) -> bool {
+        let had_one = self.spare.take().is_some();
+        if had_one && let Ok(Ok((tcp, _))) = timeout(Duration::ZERO, self.listener.accept()).await {
+            let _ = tcp.set_zero_linger();
+        }
+        self.spare = spare();
+        had_one
+    }
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }

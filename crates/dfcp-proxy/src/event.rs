@@ -90,7 +90,7 @@ pub enum Event {
     Misled(String),
     /// A program may not send datagrams, and why.
     Unassociated(Refusal),
-    /// A local port takes nobody just now, as when there are too many open files.
+    /// A local port refuses everybody just now, as when there are too many open files.
     Stuck(String),
     /// A server refuses its clients something that it lacks just now, as open files.
     Lacking(String),
@@ -133,7 +133,7 @@ impl fmt::Display for Event {
             Self::Unassociated(refusal) => {
                 write!(f, "datagrams of a program are not carried: {refusal}")
             }
-            Self::Stuck(why) => write!(f, "a local port takes nobody now: {why}"),
+            Self::Stuck(why) => write!(f, "programs are refused at a local port now: {why}"),
             Self::Lacking(why) => write!(f, "clients are refused connections now: {why}"),
         }
     }

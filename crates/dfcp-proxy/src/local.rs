@@ -1,10 +1,13 @@
 //! A program at the local port: SOCKS 5, SOCKS 4 or HTTP, told apart by the first byte.
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::client::Client;
@@ -15,6 +18,9 @@ use crate::{http, socks, udp};
 
 /// How long a program may take to say what it wants. It is on this machine, or near it.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Programs that may take so long at once: what they say, of 16 KiB each, is memory, and each has an open file, of
+/// which systems give a process a thousand at least.
+const UNHEARD: usize = 256;
 /// How long a program that was refused may take to read that (RFC 1928 §6: no more than 10 s).
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
@@ -121,16 +127,40 @@ impl<'a> Inbox<'a> {
     }
 }
 
+/// Programs that have come to a port and not said yet what they want.
+#[derive(Default)]
+pub(crate) struct Lobby(VecDeque<(Weak<()>, AbortHandle)>);
+
+/// Held for a program until it has said that.
+pub(crate) type Unheard = Arc<()>;
+
+impl Lobby {
+    /// Has the next one served. One too many takes the place of the oldest, which has had the time of all others.
+    pub fn admit(&mut self, serve: impl FnOnce(Unheard) -> AbortHandle) {
+        self.0.retain(|(unheard, _)| unheard.strong_count() > 0);
+        if self.0.len() >= UNHEARD
+            && let Some((_, oldest)) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        let unheard = Arc::new(());
+        let entry = Arc::downgrade(&unheard);
+        self.0.push_back((entry, serve(unheard)));
+    }
+}
+
 /// Serves a program to the end of its connection.
-pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
-    let mut said = Vec::new();
+pub(crate) async fn serve(client: Client, mut tcp: TcpStream, unheard: Unheard) {
+    let (mut said, mut unheard) = (Vec::new(), Some(unheard));
     let wish = loop {
         let mut inbox = Inbox::new(&mut tcp, said);
         let late = || Mistake::silent("it did not say what it wants within 10 s");
-        let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
+        // What is over once a connection is carried takes no room in its task.
+        let wish = Box::pin(timeout(REQUEST_LIMIT, listen(&mut inbox))).await;
+        drop(unheard.take());
         match wish.unwrap_or_else(|_| Err(late())) {
             Ok(Asked::Connection(wish)) => break wish,
-            // What most programs do not ask for takes no room in the task of each.
+            // Nor does what most programs do not ask for.
             Ok(Asked::Datagrams) => return Box::pin(udp::serve_program(client, tcp)).await,
             Ok(Asked::Requests(first)) => {
                 // Whoever asked for URLs may ask for a connection after that.
@@ -189,10 +219,44 @@ pub(crate) async fn part(mut tcp: TcpStream, answer: &[u8]) {
     let farewell = async {
         tcp.write_all(answer).await?;
         tcp.shutdown().await?;
-        let mut ignored = [0; 4096];
+        let mut ignored = vec![0; 4096];
         while tcp.read(&mut ignored).await? > 0 {}
         io::Result::Ok(())
     };
     // Whoever does not hear it has left.
     let _ = timeout(FAREWELL_LIMIT, farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_says_nothing_makes_way_for_who_comes_after_so_many() {
+        let mut lobby = Lobby::default();
+        let mut tasks = Vec::new();
+        let mut come = |says: bool| {
+            lobby.admit(|unheard| {
+                let unheard = Some(unheard).filter(|_| !says);
+                let task = tokio::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop(unheard);
+                });
+                let handle = task.abort_handle();
+                tasks.push(task);
+                handle
+            });
+        };
+        (0..3).for_each(|_| come(true));
+        (0..UNHEARD).for_each(|_| come(false));
+        // Who said what it wants is not among them.
+        (0..2).for_each(|_| come(false));
+        while !tasks[4].is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let left: Vec<_> = (0..tasks.len())
+            .filter(|n| tasks[*n].is_finished())
+            .collect();
+        assert_eq!(left, [3, 4]);
+    }
 }

@@ -20,8 +20,13 @@ use crate::traffic::{Kind, Traffic};
 use crate::wire::{RESET, Tunnel, read_answer};
 
 /// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
-/// enough that a thousand stalled connections hold 64 MB.
+/// enough that five hundred stalled connections hold 32 MB.
 pub(crate) const CHUNK: usize = 64 << 10;
+/// Smallest piece, bytes: a system call for three packets or more.
+pub(crate) const SMALLEST_PIECE: usize = 4 << 10;
+/// What all connections may hold, bytes, of pieces that were read at one end and wait to be taken by the other.
+/// Each may have a part of what the others leave, of a half of it whole ones; beyond all of it the smallest.
+const PIECES: u64 = 64 << 20;
 
 /// Priority of a stream that has sent little.
 const SMALL: i32 = 1;
@@ -84,7 +89,10 @@ impl Toll<'_> {
 
     /// Bytes that are read at once.
     fn piece(&self) -> usize {
-        self.account.map_or(CHUNK, Account::piece)
+        let left = PIECES.saturating_sub(self.traffic.held());
+        let share = left / (PIECES / 2 / CHUNK as u64);
+        let most = self.account.map_or(CHUNK, Account::piece);
+        most.min(share.max(SMALLEST_PIECE as u64) as usize)
     }
 }
 
@@ -200,7 +208,11 @@ pub(crate) async fn upload(
         };
         match read {
             Ok(bytes) if bytes.is_empty() => return send.finish().map_err(Broken::There),
-            Ok(bytes) => {
+            Ok(mut bytes) => {
+                if bytes.len() <= bytes.capacity() / 2 {
+                    bytes.shrink_to_fit();
+                }
+                let _held = toll.traffic.hold(bytes.len());
                 let before = std::mem::replace(&mut turn, lately.turn(bytes.len()));
                 if turn != before {
                     let _ = send.set_priority(if turn == Turn::First { SMALL } else { 0 });
@@ -240,6 +252,7 @@ pub(crate) async fn download(
     loop {
         match recv.read_chunk(toll.piece()).await.map_err(Broken::There)? {
             Chunk::Data(bytes) => {
+                let _held = toll.traffic.hold(bytes.len());
                 toll.pay(Way::In, bytes.len(), lately.turn(bytes.len()))
                     .await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;

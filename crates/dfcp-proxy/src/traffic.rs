@@ -20,6 +20,8 @@ struct Inner {
     open: [AtomicU64; 2],
     carried: [[AtomicU64; 2]; 2],
     datagrams: [AtomicU64; 2],
+    /// Bytes that were read at one end of a TCP connection and are not taken by the other yet.
+    held: AtomicU64,
     /// Told when the last TCP connection has ended.
     idle: Notify,
     connections: Mutex<Table>,
@@ -95,6 +97,20 @@ impl Traffic {
         }
     }
 
+    /// Bytes that [are held](Self::hold).
+    pub(crate) fn held(&self) -> u64 {
+        self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes wait between the ends of a connection, until this is dropped.
+    pub(crate) fn hold(&self, bytes: usize) -> Held<'_> {
+        self.0.held.fetch_add(bytes as u64, Ordering::Relaxed);
+        Held {
+            traffic: self,
+            bytes: bytes as u64,
+        }
+    }
+
     /// Something more is open, until this is dropped.
     pub(crate) fn open(&self, kind: Kind) -> Open {
         self.0.open[kind as usize].fetch_add(1, Ordering::Relaxed);
@@ -142,6 +158,18 @@ impl Drop for Open {
         if inner.open[self.kind as usize].fetch_sub(1, Ordering::Relaxed) == 1 {
             inner.idle.notify_waiters();
         }
+    }
+}
+
+/// See [`Traffic::hold`].
+pub(crate) struct Held<'a> {
+    traffic: &'a Traffic,
+    bytes: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.traffic.0.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use crate::common::proxying::{client, http, metrics_in, port_in, socks, with_socks};
+use crate::common::proxying::{self, client, echoes, http, metrics_in, port_in, socks, with_socks};
 use crate::common::{Bench, Receiver, bytes, eventually, wait};
 
 /// A web server that gives everyone the same page; an address that nobody reads from is left.
@@ -446,6 +447,54 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
         drop(open);
         eventually("it goes on", || socks(port, request, web).1 == 0);
     }
+    child.kill().unwrap();
+    wait(&mut child);
+}
+
+/// Whoever comes then hears it at once, by a reset, and does not wait until another one has left.
+#[test]
+fn a_client_without_open_files_refuses_and_goes_on_when_there_are_some() {
+    let (bench, host) = (Bench::new(), proxying::echo());
+    let server = server(&bench, &["--permit", "all"]);
+    let plain = client(&bench, server.address, &["--socks", "0"]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .stderr(Stdio::piped());
+    for (name, value) in plain.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let mut child = command.spawn().unwrap();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(said).map_while(Result::ok);
+    let port = port_in(&lines.find(|line| line.contains("SOCKS5")).unwrap());
+    let (mut open, mut refused) = (Vec::new(), 0);
+    while refused < 3 {
+        let mut tcp = TcpStream::connect(port).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // It may be gone already.
+        let _ = tcp.write_all(&[5, 1, 0]);
+        match tcp.read_exact(&mut [0; 2]) {
+            Ok(()) => open.push(tcp),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                refused += 1;
+            }
+        }
+        assert!(open.len() < 40, "that many files it has not");
+    }
+    let told = lines.find(|line| line.contains("refused at a local port now"));
+    assert!(told.unwrap().contains("Too many open files"));
+    drop(open);
+    eventually("it goes on", || {
+        let mut tcp = TcpStream::connect(port).unwrap();
+        let _ = tcp.write_all(&[5, 1, 0]);
+        tcp.read_exact(&mut [0; 2]).is_ok()
+    });
+    let (mut tcp, reply) = socks(port, 1, host);
+    assert!(reply == 0 && echoes(&mut tcp));
     child.kill().unwrap();
     wait(&mut child);
 }

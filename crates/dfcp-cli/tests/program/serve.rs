@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
@@ -484,18 +485,19 @@ fn a_port_that_the_service_manager_made_counts_instead_of_its_own() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = port.local_addr().unwrap();
     // As sd_listen_fds(3) has it: descriptors from 3 on, for the process that is named.
-    let passed = |sockets: &str| {
+    let passed_as = |sockets: &str, first: OwnedFd| {
         let mut command = Command::new("sh");
         command
             .args(["-c", &format!("{sockets} exec \"$0\" serve \"$1\"")])
             .arg(env!("CARGO_BIN_EXE_dfcp"))
             .arg(bench.path("serve.toml"))
             .env("XDG_CONFIG_HOME", bench.path("config"))
-            .stdin(std::os::fd::OwnedFd::from(port.try_clone().unwrap()))
+            .stdin(first)
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped());
         command
     };
+    let passed = |sockets: &str| passed_as(sockets, port.try_clone().unwrap().into());
     // More than there is a use for, and fewer than are said.
     for sockets in [
         "exec 3<&0 4<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=2",
@@ -507,6 +509,17 @@ fn a_port_that_the_service_manager_made_counts_instead_of_its_own() {
         assert!(said.contains("one ListenDatagram="), "{sockets}: {said}");
     }
     let one = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1";
+    // Nobody could ever come to these.
+    for (kind, why) in [
+        (socket2::Type::DGRAM, "that of UDP has no port"),
+        (socket2::Type::STREAM, "that of TCP does not listen"),
+    ] {
+        let idle = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
+        let out = passed_as(one, idle.into()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
     let server = Receiver::start(passed(one));
     assert_eq!(server.address, at);
     assert_eq!(send(&bench, "a", at).0, 0);

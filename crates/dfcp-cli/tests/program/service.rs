@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::proxying::{CONNECT, echo, echoes, socks, with_socks};
 use crate::common::{Bench, Receiver, eventually, wait};
@@ -51,6 +53,16 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
     server.says("line 4: there is no setting `permitt`. Did you mean `permit`?");
     assert_eq!(socks(port, CONNECT, host).1, 2);
     assert!(echoes(&mut open));
+
+    // Nor does a file that somebody has begun to write: without a setting each has its default.
+    for begun in ["", "# of the proxy\n"] {
+        fs::write(bench.path("proxy.toml"), begun).unwrap();
+        server.signal(Signal::SIGHUP);
+        server.says("it has no settings any more");
+        assert_eq!(socks(port, CONNECT, host).1, 2);
+        assert!(echoes(&mut open));
+    }
+    write(&bench, &bench.sender_key, "permitt = [\"all\"]");
 
     // A key that is not there any more is not served any longer, though nobody else is.
     let text = fs::read_to_string(bench.path("proxy.toml")).unwrap();
@@ -198,4 +210,43 @@ fn an_option_beside_a_file_of_settings_is_named() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("--listen"), "{said}");
+}
+
+/// A manager that hears nothing kills the service, and with it all connections.
+#[test]
+fn a_server_without_open_files_tells_its_manager_that_it_works() {
+    let (bench, host) = (Bench::new(), echo());
+    let manager = UnixDatagram::bind(bench.path("notify")).unwrap();
+    write(&bench, &bench.sender_key, "permit = [\"all\"]");
+    let plain = serve(&bench);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .env("XDG_CONFIG_HOME", bench.path("config"))
+        .env("NOTIFY_SOCKET", bench.path("notify"))
+        .env("WATCHDOG_USEC", "20000")
+        .stderr(Stdio::piped());
+    let server = Receiver::start(command);
+    let (mut client, port) = with_socks(&bench, server.address);
+    let mut open = Vec::new();
+    while let (tcp, 0) = socks(port, CONNECT, host) {
+        open.push(tcp);
+    }
+    server.says("clients are refused connections now");
+    // What it said before that.
+    manager.set_nonblocking(true).unwrap();
+    while manager.recv(&mut [0; 100]).is_ok() {}
+    manager.set_nonblocking(false).unwrap();
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    for _ in 0..2 {
+        let mut told = [0; 100];
+        let len = manager.recv(&mut told).unwrap();
+        assert_eq!(&told[..len], b"WATCHDOG=1");
+    }
+    client.kill().unwrap();
+    wait(&mut client);
 }

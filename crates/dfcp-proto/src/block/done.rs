@@ -1,5 +1,6 @@
 //! Which bytes of a channel are settled at the receiver: complete, or skipped by the sender.
 
+use super::free_node;
 use std::collections::BTreeMap;
 
 /// Settled ranges; they never overlap.
@@ -18,10 +19,14 @@ impl Done {
 
     /// Settles `start..end`, of which nothing was.
     pub fn insert(&mut self, start: u64, end: u64) {
-        self.above.insert(start, end);
+        match start == self.below {
+            true => self.below = end,
+            false => drop(self.above.insert(start, end)),
+        }
         while let Some(end) = self.above.remove(&self.below) {
             self.below = end;
         }
+        free_node(&mut self.above);
     }
 
     /// The end of the settled range that holds `offset`.

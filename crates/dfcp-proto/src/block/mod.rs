@@ -4,6 +4,7 @@
 //! in any order). Its bytes are cut into blocks; a block is named by the offset where it starts,
 //! and carries its geometry in every symbol frame.
 
+mod buffers;
 mod channel;
 mod credit;
 mod done;
@@ -16,16 +17,18 @@ mod reliability;
 mod send;
 mod solve;
 
+pub use buffers::Buffers;
 pub use channel::{ChannelId, ChannelKind, Role, SHORT_MESSAGE};
 pub(crate) use credit::square;
 pub use credit::{Ahead, Beside, Credit, Lease, MemoryBudget};
 pub use parts::{Part, Parts};
 pub use recv::{Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};
-pub use send::{BlockSizes, Cut, SendChannel, Source, SymbolOut};
+pub use send::{BlockSizes, Cut, Cutter, SendChannel, Source, SymbolOut};
 pub use solve::{SolveBudget, SolveJob};
 
 use dfcp_fec::{BlockSpec, FecError, SchemeId};
+use std::collections::BTreeMap;
 
 /// Credit that a block uses beside its bytes: what a receiver spends on keeping track of it.
 pub const BLOCK_OVERHEAD: u64 = 256;
@@ -33,6 +36,13 @@ pub const BLOCK_OVERHEAD: u64 = 256;
 /// Credit that a block of `len` source bytes uses.
 pub const fn charge(len: u64) -> u64 {
     len + BLOCK_OVERHEAD
+}
+
+/// Frees what an empty map keeps: a node of up to a kilobyte, which is most of a stream on which nothing goes on.
+pub(crate) fn free_node<K, V>(map: &mut BTreeMap<K, V>) {
+    if map.is_empty() {
+        *map = BTreeMap::new();
+    }
 }
 
 /// Splits `len` bytes into K symbols of at most `max_symbol` bytes, as equal as can be, so that

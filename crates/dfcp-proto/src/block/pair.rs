@@ -26,6 +26,11 @@ impl BlockScheduler for Repeat {
     }
 }
 
+/// Blocks are cut so.
+fn cutter<'a>(cut: &'a Cut, buffers: &'a mut Buffers) -> Cutter<'a> {
+    Cutter { cut, buffers }
+}
+
 struct Pair {
     id: ChannelId,
     send: SendChannel,
@@ -66,9 +71,12 @@ impl Pair {
     }
 
     fn write(&mut self, data: &[u8]) {
-        let taken = self
-            .send
-            .write(self.now, Source::Bytes(data), u64::MAX, &self.cut);
+        let taken = self.send.write(
+            self.now,
+            Source::Bytes(data),
+            u64::MAX,
+            &mut cutter(&self.cut, &mut Buffers::default()),
+        );
         assert_eq!(taken.expect("good blocks"), data.len() as u64);
     }
 
@@ -77,7 +85,9 @@ impl Pair {
         let policy = self.policy();
         let left = self.credit.granted - self.credit.used;
         let symbol = self.send.next_repair(policy, self.now).or_else(|| {
-            let new = self.send.next_new(&self.cut, left);
+            let new = self
+                .send
+                .next_new(&mut cutter(&self.cut, &mut Buffers::default()), left);
             new.expect("a good block")
         })?;
         let mut data = Vec::new();
@@ -230,7 +240,10 @@ fn a_block_begins_when_credit_limit_and_allowance_reach_it() {
     pair.write(&[1; 1000]);
     assert_eq!(pair.send.room(500), 500);
     let cut = pair.cut;
-    let next = |send: &mut SendChannel, credit| send.next_new(&cut, credit).expect("good");
+    let next = |send: &mut SendChannel, credit| {
+        send.next_new(&mut cutter(&cut, &mut Buffers::default()), credit)
+            .expect("good")
+    };
     assert_eq!(next(&mut pair.send, charge(1000) - 1), None);
     pair.send.allow(0);
     assert_eq!(next(&mut pair.send, charge(1000)), None);
@@ -486,7 +499,7 @@ fn a_full_block_is_taken_as_it_is_where_one_ended() {
     assert_eq!(full, 14_400);
     let write = |send: &mut SendChannel, len: usize, cut: &Cut| {
         let mut block = bytes(len);
-        let taken = send.write_block(START, &mut block, cut);
+        let taken = send.write_block(START, &mut block, &mut cutter(cut, &mut Buffers::default()));
         let taken = taken.expect("a good block");
         assert_ne!(taken, block == bytes(len), "it is gone if it was taken");
         taken
@@ -503,7 +516,11 @@ fn a_full_block_is_taken_as_it_is_where_one_ended() {
     assert_eq!(pair.send.open_blocks(), 2);
     pair.write(&[1]);
     let mut block = bytes(full);
-    let taken = pair.send.write_block(START, &mut block, &cut);
+    let taken = pair.send.write_block(
+        START,
+        &mut block,
+        &mut cutter(&cut, &mut Buffers::default()),
+    );
     assert!(!taken.expect("no block"), "bytes wait before it");
 }
 

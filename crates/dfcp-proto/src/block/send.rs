@@ -5,16 +5,15 @@ mod cut;
 mod give_up;
 mod turns;
 
-pub use block::SymbolOut;
-pub use cut::{BlockSizes, Cut, Source};
+pub use block::{RemovedBlock, SymbolOut};
+pub use cut::{BlockSizes, Cut, Cutter, Source};
 
 use super::reliability::Abandoned;
-use super::{ChannelId, ChannelKind, Reliability, charge};
+use super::{Buffers, ChannelId, ChannelKind, Reliability, charge, free_node};
 use crate::config::Payload;
-use crate::rate::BlockSent;
 use crate::scheduler::Policy;
 use crate::time::Instant;
-use block::{RemovedBlock, SendBlock};
+use block::SendBlock;
 use dfcp_fec::FecError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,10 +21,8 @@ use std::ops::Range;
 /// Least that is cut off a block for which there is not room enough, bytes: of a packet's length, as the
 /// least first window has three.
 const LEAST_PIECE: u64 = 1 << 10;
-/// Buffers kept for reuse: a fresh large allocation costs a page fault every 4 KiB.
-const MAX_POOLED: usize = 16;
 /// More than the padding of any block: below one byte a symbol.
-const MAX_POOLED_PADDING: usize = 512;
+const MAX_PADDING: usize = 512;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -55,10 +52,8 @@ pub struct SendChannel {
     allowance: u64,
     /// Whether another one followed the newest block when it began.
     has_followers: bool,
-    /// Buffers of retired blocks, for the next ones.
-    pool: Vec<Vec<u8>>,
-    /// Blocks retired since the rate controller was told.
-    acked: Vec<BlockSent>,
+    /// Blocks retired since they were [taken](Self::take_acked).
+    acked: Vec<RemovedBlock>,
     /// The FIN was acknowledged.
     pub fin_acked: bool,
     abandoned: bool,
@@ -94,7 +89,6 @@ impl SendChannel {
             begun: 0,
             allowance: u64::MAX,
             has_followers: false,
-            pool: Vec::new(),
             acked: Vec::new(),
             fin_acked: false,
             abandoned: false,
@@ -111,16 +105,16 @@ impl SendChannel {
         now: Instant,
         source: Source<'_>,
         room: u64,
-        cut: &Cut,
+        cutter: &mut Cutter<'_>,
     ) -> Result<u64, FecError> {
         let (total, mut taken) = (source.len().min(room), 0);
         while taken < total {
             // Anew for each block: the header grows with the offset.
-            let size = self.block_size(cut);
+            let size = self.block_size(cutter.cut);
             let space = size.saturating_sub(self.pending_len) as u64;
             let part = space.min(total - taken) as usize;
             if let Source::Bytes(data) = source {
-                self.append(&data[taken as usize..][..part], size);
+                self.append(&data[taken as usize..][..part], size, cutter.buffers);
             }
             if self.pending_len == 0 {
                 self.pending_since = now;
@@ -129,26 +123,30 @@ impl SendChannel {
             taken += part as u64;
             self.unsent_bytes += part as u64;
             if self.pending_len >= size {
-                self.cut(cut)?;
+                self.cut(cutter)?;
             }
         }
         Ok(taken)
     }
 
     /// Adds to the pending bytes, which become a block of `size`.
-    fn append(&mut self, part: &[u8], size: usize) {
-        if self.pending.capacity() == 0 {
-            self.pending = self.pool.pop().unwrap_or_default();
-            self.pending.clear();
-            // Room for padding too, so that cutting a full block never moves it.
-            let full = size + MAX_POOLED_PADDING;
-            self.pending.reserve(if 4 * part.len() >= size {
-                full
-            } else {
-                part.len()
-            });
+    fn append(&mut self, part: &[u8], size: usize, buffers: &mut Buffers) {
+        if self.pending.capacity() == 0 && 4 * part.len() >= size {
+            self.pending = buffers.take();
+        }
+        let len = self.pending.len() + part.len();
+        if self.pending.capacity() < len {
+            // Twice what was there, and no more than the block with its padding, so that cutting a full one never
+            // moves it.
+            let room = (2 * self.pending.len()).min(size + MAX_PADDING).max(len);
+            self.pending.reserve_exact(room - self.pending.len());
         }
         self.pending.extend_from_slice(part);
+    }
+
+    /// What waits to be a block takes as much memory as it has bytes: it may wait for long.
+    pub fn fit(&mut self, buffers: &mut Buffers) {
+        self.pending = buffers.fit(std::mem::take(&mut self.pending));
     }
 
     /// Takes a whole block as it is and leaves a buffer of an earlier one in its place; false if it
@@ -157,17 +155,17 @@ impl SendChannel {
         &mut self,
         now: Instant,
         block: &mut Vec<u8>,
-        cut: &Cut,
+        cutter: &mut Cutter<'_>,
     ) -> Result<bool, FecError> {
-        let size = self.block_size(cut);
-        if self.pending_len > 0 || block.len() != size || cut.payload == Payload::Virtual {
+        let size = self.block_size(cutter.cut);
+        let is_virtual = cutter.cut.payload == Payload::Virtual;
+        if self.pending_len > 0 || block.len() != size || is_virtual {
             return Ok(false);
         }
-        let buffer = self.pool.pop().unwrap_or_default();
-        self.pending = std::mem::replace(block, buffer);
+        self.pending = std::mem::replace(block, cutter.buffers.take());
         (self.pending_len, self.pending_since) = (size, now);
         self.unsent_bytes += size as u64;
-        self.cut(cut)?;
+        self.cut(cutter)?;
         Ok(true)
     }
 
@@ -177,14 +175,14 @@ impl SendChannel {
     }
 
     /// Turns the pending bytes into a block.
-    fn cut(&mut self, cut: &Cut) -> Result<(), FecError> {
+    fn cut(&mut self, cutter: &mut Cutter<'_>) -> Result<(), FecError> {
         if self.pending_len == 0 {
             return Ok(());
         }
-        let source = std::mem::take(&mut self.pending);
+        let source = cutter.buffers.fit(std::mem::take(&mut self.pending));
         let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
-        self.add_block(cut, offset, (len, source), self.pending_since)?;
+        self.add_block(cutter.cut, offset, (len, source), self.pending_since)?;
         self.pending_offset += len as u64;
         Ok(())
     }
@@ -205,7 +203,7 @@ impl SendChannel {
     }
 
     /// Makes two of a block that was not begun: there is room for `at` bytes of it.
-    fn split(&mut self, cut: &Cut, offset: u64, at: u64) -> Result<(), FecError> {
+    fn split(&mut self, cutter: &mut Cutter<'_>, offset: u64, at: u64) -> Result<(), FecError> {
         let Some(block) = self.blocks.remove(&offset) else {
             return Ok(());
         };
@@ -213,8 +211,9 @@ impl SendChannel {
         let mut rest = block.remove().buffer;
         rest.truncate(len as usize);
         let piece: Vec<u8> = rest.drain(..rest.len().min(at as usize)).collect();
-        self.add_block(cut, offset, (at as usize, piece), written)?;
-        self.add_block(cut, offset + at, ((len - at) as usize, rest), written)
+        let rest = ((len - at) as usize, cutter.buffers.fit(rest));
+        self.add_block(cutter.cut, offset, (at as usize, piece), written)?;
+        self.add_block(cutter.cut, offset + at, rest, written)
     }
 
     /// No more bytes follow.
@@ -322,9 +321,13 @@ impl SendChannel {
     }
 
     /// The first symbol of a new block, if `credit` allows one.
-    pub fn next_new(&mut self, cut: &Cut, credit: u64) -> Result<Option<SymbolOut>, FecError> {
+    pub fn next_new(
+        &mut self,
+        cutter: &mut Cutter<'_>,
+        credit: u64,
+    ) -> Result<Option<SymbolOut>, FecError> {
         if self.unsent.is_empty() && self.may_cut_short() {
-            self.cut(cut)?;
+            self.cut(cutter)?;
         }
         let Some(&offset) = self.unsent.first() else {
             return Ok(None);
@@ -338,7 +341,7 @@ impl SendChannel {
                 .saturating_sub(offset)
                 .min(credit.saturating_sub(charge(0)));
             if (LEAST_PIECE..len).contains(&room) {
-                self.split(cut, offset, room)?;
+                self.split(cutter, offset, room)?;
                 len = room;
             }
         }
@@ -455,23 +458,28 @@ impl SendChannel {
         let Some(block) = self.remove(offset) else {
             return 0;
         };
-        self.acked.push(block.sent);
-        block.len
+        let len = block.len;
+        self.acked.push(block);
+        len
     }
 
-    /// Forgets a block; its buffer is kept for the next ones.
+    /// Forgets a block.
     fn remove(&mut self, offset: u64) -> Option<RemovedBlock> {
         self.hungry.remove(&offset);
         self.spent.remove(&offset);
-        let mut block = self.blocks.remove(&offset)?.remove();
-        if self.pool.len() < MAX_POOLED {
-            self.pool.push(std::mem::take(&mut block.buffer));
+        let block = self.blocks.remove(&offset)?;
+        if self.blocks.is_empty() {
+            free_node(&mut self.blocks);
+            // They name blocks.
+            for named in [&mut self.hungry, &mut self.unsent, &mut self.spent] {
+                *named = BTreeSet::new();
+            }
         }
-        Some(block)
+        Some(block.remove())
     }
 
-    /// What the blocks took that were retired since the last call, in packets of one symbol.
-    pub fn take_acked(&mut self) -> Vec<BlockSent> {
+    /// The blocks that were retired since the last call.
+    pub fn take_acked(&mut self) -> Vec<RemovedBlock> {
         std::mem::take(&mut self.acked)
     }
 

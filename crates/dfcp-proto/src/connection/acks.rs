@@ -332,13 +332,14 @@ impl Connection {
 
     /// Blocks are complete at the peer: room to write more, and perhaps room to send.
     fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
-        self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {
             let send = self.channels.sender(id);
             for block in send.map(SendChannel::take_acked).unwrap_or_default() {
-                self.out.path.on_block_acked(now, &block);
+                self.out.path.on_block_acked(now, &block.sent);
+                self.out.buffers.keep(block.buffer);
             }
+            self.out.let_go(freed);
             self.notify_writable(id);
             self.notify_buffer_room();
             self.check_acknowledged(id);

@@ -9,17 +9,18 @@ pub(super) struct Channel {
     pub recv: Option<RecvChannel>,
 }
 
-/// Found by number; a half that is over is not found.
+/// Found by number; a half that is over is not found. They lie beside the map, whose nodes are half empty where
+/// numbers grow.
 #[derive(Debug, Default)]
-pub(super) struct Channels(BTreeMap<ChannelId, Channel>);
+pub(super) struct Channels(BTreeMap<ChannelId, Box<Channel>>);
 
 impl Channels {
     pub fn insert(&mut self, id: ChannelId, channel: Channel) {
-        self.0.insert(id, channel);
+        self.0.insert(id, Box::new(channel));
     }
 
     pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.0.get_mut(&id)
+        self.0.get_mut(&id).map(Box::as_mut)
     }
 
     /// The sending half.
@@ -71,7 +72,8 @@ impl Channels {
 
     /// Drops a channel whose both halves are over; true if it was there.
     pub fn forget_if_over(&mut self, id: ChannelId) -> bool {
-        let over = |channel: &Channel| channel.send.is_none() && channel.recv.is_none();
-        self.0.get(&id).is_some_and(over) && self.0.remove(&id).is_some()
+        let channel = self.0.get(&id);
+        let is_over = channel.is_some_and(|of| of.send.is_none() && of.recv.is_none());
+        is_over && self.0.remove(&id).is_some()
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Channel, Connection, Control, Event};
 use crate::block::{
-    BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source, charge, square,
+    BlockSizes, ChannelId, ChannelKind, Credit, Cutter, RecvChannel, SendChannel, Source, charge,
+    square,
 };
 use crate::config::Payload;
 use crate::scheduler::Room;
@@ -139,8 +140,12 @@ impl Connection {
         let (cut, len) = (self.cut(), block.len());
         // The last block may go above the limits: they are no promise to anyone.
         if self.room_to_write(id)? > 0 {
-            let send = self.send_half(id)?;
-            let whole = send.write_block(now, block, &cut);
+            let mut cutter = Cutter {
+                cut: &cut,
+                buffers: &mut self.out.buffers,
+            };
+            let send = self.channels.sender(id).ok_or(ChannelError::Closed)?;
+            let whole = send.write_block(now, block, &mut cutter);
             if whole.map_err(|_| ChannelError::Closed)? {
                 self.on_written(id, len as u64);
                 return Ok(len);
@@ -157,12 +162,19 @@ impl Connection {
     ) -> Result<u64, ChannelError> {
         let cut = self.cut();
         let room = self.room_to_write(id)?;
+        let mut cutter = Cutter {
+            cut: &cut,
+            buffers: &mut self.out.buffers,
+        };
+        let send = self.channels.sender(id).ok_or(ChannelError::Closed)?;
         // A geometry error would be ours; the channel is unusable then.
-        let taken = self
-            .send_half(id)?
-            .write(now, source, room, &cut)
+        let taken = send
+            .write(now, source, room, &mut cutter)
             .map_err(|_| ChannelError::Closed)?;
         if taken < source.len() {
+            if send.is_at_limit() {
+                send.fit(&mut self.out.buffers);
+            }
             self.wants_write.insert(id);
             self.is_buffer_full |= taken >= self.free_buffer();
         }
@@ -425,7 +437,7 @@ impl Connection {
         let unsent = send.unsent_bytes();
         let freed = send.abandon();
         self.out.unsent = self.out.unsent.saturating_sub(unsent);
-        self.out.buffered = self.out.buffered.saturating_sub(freed);
+        self.out.let_go(freed);
         self.out.queue.forget(id);
         self.out
             .control

@@ -4,7 +4,7 @@ use super::Control;
 use super::datagrams::DatagramQueue;
 use super::migration::Moved;
 use super::queue::SendQueue;
-use crate::block::{ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
+use crate::block::{Buffers, ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
 use crate::crypto::{RecentTags, SecretRng};
 use crate::feedback::{FeedbackPolicy, Timed};
@@ -15,7 +15,7 @@ use crate::rate::{Grouping, PathControl};
 use crate::scheduler::{BlockScheduler, Policy};
 use crate::time::Instant;
 use crate::wire::PATH_DATA_LEN;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What flows towards the peer.
@@ -34,6 +34,8 @@ pub(super) struct Outgoing {
     pub charged: u64,
     /// Bytes before the limit of each stream that the peer asks to leave alone.
     pub withheld: u64,
+    /// Of blocks that have arrived, no more than the next ones may need.
+    pub buffers: Buffers,
     /// Bytes written and not known to have arrived.
     pub buffered: u64,
     /// Those of them of which nothing was sent.
@@ -93,6 +95,7 @@ impl Outgoing {
             max_data: 0,
             charged: 0,
             withheld: 0,
+            buffers: Buffers::default(),
             buffered: 0,
             unsent: 0,
             data_number: 0,
@@ -115,6 +118,12 @@ impl Outgoing {
             tell_skips: None,
             recent: RecentTags::default(),
         }
+    }
+
+    /// So many of the bytes written have arrived, or are given up.
+    pub fn let_go(&mut self, bytes: u64) {
+        self.buffered = self.buffered.saturating_sub(bytes);
+        self.buffers.trim(self.buffered);
     }
 
     /// Whether channels may have symbols to send.
@@ -173,6 +182,10 @@ pub(super) struct Incoming {
     pub last_heard: Instant,
     /// Channels to report on, and for how many more reports.
     pub touched: BTreeMap<ChannelId, u8>,
+    /// The first of them for which the last report had no room.
+    pub report_from: ChannelId,
+    /// Channels that may have blocks to be solved.
+    pub solvable: BTreeSet<ChannelId>,
     /// Newest packet of the peer whose feedback was used, and newest that limited ours.
     pub newest_feedback: u64,
     pub newest_limit: u64,
@@ -196,6 +209,8 @@ impl Incoming {
             ce: 0,
             last_heard: now,
             touched: BTreeMap::new(),
+            report_from: ChannelId(0),
+            solvable: BTreeSet::new(),
             newest_feedback: 0,
             newest_limit: 0,
             newest_first_window: None,

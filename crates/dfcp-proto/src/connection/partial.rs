@@ -49,7 +49,7 @@ impl Connection {
         self.stats.blocks_abandoned += total.blocks;
         self.stats.blocks_never_sent += total.unsent;
         self.stats.bytes_abandoned += total.bytes;
-        self.out.buffered = self.out.buffered.saturating_sub(total.freed);
+        self.out.let_go(total.freed);
         if total.blocks > 0 {
             let delay = (self.out.path.rtt.smoothed() / 4).min(MAX_TELL_DELAY);
             self.out.tell_skips.get_or_insert(now + delay);

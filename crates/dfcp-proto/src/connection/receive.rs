@@ -481,7 +481,10 @@ impl Connection {
         match received {
             Received::Redundant => self.stats.redundant_symbols += 1,
             Received::Progress => {}
-            Received::Solvable => self.inc.policy.on_block(now),
+            Received::Solvable => {
+                self.inc.solvable.insert(id);
+                self.inc.policy.on_block(now);
+            }
             Received::Complete => {
                 self.inc.policy.on_block(now);
                 self.on_block_complete(now, id, symbol.block_len);
@@ -546,12 +549,12 @@ impl Connection {
     /// Work that the driver should do, here or on another thread, and hand back with
     /// [`Connection::finish_solve`].
     pub fn take_solve_job(&mut self) -> Option<SolveJob> {
-        let touched = self.inc.touched.keys().copied();
-        for id in touched {
+        while let Some(&id) = self.inc.solvable.first() {
             let recv = self.channels.receiver(id);
             if let Some(job) = recv.and_then(RecvChannel::take_job) {
                 return Some(job);
             }
+            self.inc.solvable.remove(&id);
         }
         None
     }

@@ -7,6 +7,7 @@ use crate::config::MIN_DATAGRAM;
 use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckHead, Frame, SackReport, TAG_LEN};
+use std::collections::BTreeMap;
 
 /// Largest share of a report packet that ACK ranges may take.
 const ACK_ROOM: usize = 600;
@@ -161,22 +162,47 @@ impl Connection {
         let full = full.saturating_sub(TAG_LEN);
         self.emit_ack(head, limit.map(|_| ACK_ROOM.min(full / 2)), out);
         Frame::MaxData(self.inc.credit.grant()).emit(out);
-        touched.retain(|&id, left| {
+        // They take turns where there is not room for all.
+        let from = self.inc.report_from;
+        let mut after = touched.split_off(&from);
+        let is_whole = [&mut after, &mut touched]
+            .into_iter()
+            .all(|part| self.emit_reports(part, path.is_some(), (full, start), out));
+        if is_whole {
+            self.inc.report_from = ChannelId(0);
+        }
+        self.inc.touched.append(&mut touched);
+        self.inc.touched.append(&mut after);
+    }
+
+    /// Reports on `channels` in their order until a packet of `full` bytes is; whether it had room for all. Of those
+    /// that a SACK named it says only what blocks still need.
+    fn emit_reports(
+        &mut self,
+        channels: &mut BTreeMap<ChannelId, u8>,
+        are_sacked: bool,
+        (full, start): (usize, usize),
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut next = ChannelId(0);
+        while let Some((&id, left)) = channels.range_mut(next..).next() {
             let room = full.saturating_sub(out.len() - start);
             if room < LEAST_BLOCKS {
-                return true; // next report
+                self.inc.report_from = id; // next report
+                return false;
+            }
+            next = ChannelId(id.0 + 1);
+            *left -= 1;
+            if *left == 0 {
+                channels.remove(&id);
             }
             let (done_below, entries) = self.channel_report(id);
-            *left -= 1;
-            // A SACK said it all.
-            let said = path.is_some() && entries.iter().all(|&(_, needed)| needed == 0);
-            if said && self.channels.peek_receiver(id).is_some() {
-                return *left > 0;
+            let said = are_sacked && entries.iter().all(|&(_, needed)| needed == 0);
+            if !said || self.channels.peek_receiver(id).is_none() {
+                Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
             }
-            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
-            *left > 0
-        });
-        self.inc.touched.append(&mut touched);
+        }
+        true
     }
 
     /// What arrived. Where the way back is narrow there is `limited` room, as longer reports would be fewer ones:

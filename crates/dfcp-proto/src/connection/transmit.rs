@@ -2,7 +2,7 @@
 
 use super::queue::{Level, Work};
 use super::{CloseCode, Connection, Control, Split, State};
-use crate::block::{ChannelId, Cut, SendChannel, SymbolOut};
+use crate::block::{ChannelId, Cut, Cutter, SendChannel, SymbolOut};
 use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::observe::{Observation, PacketInfo, PacketKind};
@@ -323,7 +323,10 @@ impl Connection {
                     continue;
                 };
                 // An error means a geometry that the code refuses: none is cut by us.
-                let begin = |send: &mut SendChannel| send.next_new(cut, credit).ok().flatten();
+                let buffers = &mut self.out.buffers;
+                let mut cutter = Cutter { cut, buffers };
+                let mut begin =
+                    |send: &mut SendChannel| send.next_new(&mut cutter, credit).ok().flatten();
                 let symbol = match work {
                     Work::Repair if !full && send.begins_early(policy, cut) => {
                         begin(send).or_else(|| send.next_repair(policy, settled))

@@ -15,7 +15,7 @@ use super::desk::{Desk, Grants};
 use super::place::Place;
 use crate::command::farewell;
 use crate::command::service::{Service, attend};
-use crate::config;
+use crate::config::{self, Text};
 use crate::keys;
 use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
@@ -65,8 +65,8 @@ impl Args {
 /// A server that runs.
 struct Running {
     args: Args,
-    /// What its settings are from, if they can be read again.
-    file: Option<PathBuf>,
+    /// What its settings are from, as it was read last.
+    file: Option<Text>,
     desk: Desk,
     endpoint: Endpoint,
     serving: JoinHandle<()>,
@@ -90,12 +90,13 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
         return Err(failure);
     };
     let requests = Requests::listen()?;
-    let running = Running::start(config::read(&file)?, Some(file)).await?;
+    let text = Text::open(&file)?;
+    let running = Running::start(text.whole()?, Some(text)).await?;
     Err(attend(running, requests).await)
 }
 
 impl Running {
-    async fn start(args: Args, file: Option<PathBuf>) -> Result<Self, Failure> {
+    async fn start(args: Args, file: Option<Text>) -> Result<Self, Failure> {
         let desk = Desk::open(&args.grants, args.common.report())?;
         if let Some(failure) = desk.terms.get().nobody() {
             return Err(failure);
@@ -178,13 +179,15 @@ impl Service for Running {
 
     /// Serves by what is in the file now. What is wrong changes nothing.
     fn reload(&mut self) {
-        let Some(file) = &self.file else { return };
-        let read = config::check_no_pipe(file).and_then(|()| {
-            let args = config::read::<Args>(file)?;
+        let Some(before) = &self.file else { return };
+        let read = config::check_no_pipe(before.path()).and_then(|()| {
+            let file = Text::open(before.path())?;
+            file.check_after(before)?;
+            let args = file.whole::<Args>()?;
             let terms = self.desk.read(&args.grants)?;
-            Ok((args, terms))
+            Ok((file, args, terms))
         });
-        let (args, terms) = match read {
+        let (file, args, terms) = match read {
             Ok(read) => read,
             Err(failure) => {
                 let what = format_args!("nothing is changed: {failure}");
@@ -202,8 +205,9 @@ impl Service for Running {
         for news in self.desk.apply(terms) {
             self.args.common.say(news);
         }
-        let what = format_args!("read {} again", file.display());
+        let what = format_args!("read {} again", file.path().display());
         self.args.common.say(what);
+        self.file = Some(file);
     }
 
     /// Ends: asked by SIGTERM, once the connections that it carries have ended, or no time is left for

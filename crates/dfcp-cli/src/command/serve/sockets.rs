@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 
 use dfcp_command::{Failure, Kind};
 use listenfd::ListenFd;
+use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
 use tokio::net::TcpListener;
 
 /// What was passed.
@@ -28,18 +29,35 @@ impl Passed {
             if passed.socket.is_none()
                 && let Ok(Some(socket)) = all.take_udp_socket(number)
             {
+                check(socket.local_addr()?.port() > 0, "that of UDP has no port")?;
                 passed.socket = Some(socket);
             } else if passed.metrics.is_none()
                 && let Ok(Some(listener)) = all.take_tcp_listener(number)
             {
+                let listens = getsockopt(&listener, AcceptConn).map_err(std::io::Error::from)?;
+                check(listens, "that of TCP does not listen")?;
                 listener.set_nonblocking(true)?;
                 passed.metrics = Some(TcpListener::from_std(listener)?);
             } else {
-                let why = "the service manager has made sockets beside one of UDP, and one of TCP for \
-                           metrics: the socket unit may have one ListenDatagram= and one ListenStream=";
-                return Err(Failure::new(Kind::Usage, why));
+                let why = "one is neither of UDP, nor of TCP for metrics, or a second one: the socket unit \
+                           may have one ListenDatagram= and one ListenStream=";
+                check(false, why)?;
             }
         }
         Ok(passed)
+    }
+}
+
+/// Whether a socket can be used.
+///
+/// # Errors
+/// That it cannot: nobody could ever come to it.
+fn check(is_good: bool, why: &str) -> Result<(), Failure> {
+    match is_good {
+        true => Ok(()),
+        false => {
+            let why = format!("of the sockets that the service manager has made {why}");
+            Err(Failure::new(Kind::Usage, why))
+        }
     }
 }

@@ -240,7 +240,12 @@ fn a_write_takes_what_there_is_room_for() {
     let mut pair = pair(SchemeId::Dense, Reliability::Reliable);
     let (cut, data) = (pair.cut, bytes(40_000));
     let mut write = |source, room| {
-        let taken = pair.send.write(START, source, room, &cut);
+        let taken = pair.send.write(
+            START,
+            source,
+            room,
+            &mut cutter(&cut, &mut Buffers::default()),
+        );
         (taken.expect("good blocks"), pair.send.size())
     };
     assert_eq!(write(Source::Bytes(&data), 30_000), (30_000, 30_000));
@@ -269,14 +274,21 @@ fn virtual_payload_is_counted_like_bytes() {
     pair.recv = RecvChannel::new(pair.id, &config);
     let cut = pair.cut;
     for part in [100, 20_000, 9_900] {
-        let taken = pair.send.write(START, Source::Length(part), u64::MAX, &cut);
+        let taken = pair.send.write(
+            START,
+            Source::Length(part),
+            u64::MAX,
+            &mut cutter(&cut, &mut Buffers::default()),
+        );
         assert_eq!(taken.expect("good blocks"), part);
     }
     assert_eq!(pair.send.unsent_bytes(), 30_000);
     let policy = pair.policy();
     let mut symbols = 0;
     while let Some(symbol) = pair.send.next_repair(policy, START).or_else(|| {
-        let new = pair.send.next_new(&cut, u64::MAX);
+        let new = pair
+            .send
+            .next_new(&mut cutter(&cut, &mut Buffers::default()), u64::MAX);
         new.expect("a good block")
     }) {
         let mut out = Vec::new();

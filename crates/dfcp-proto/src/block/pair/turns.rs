@@ -42,7 +42,10 @@ fn order(pair: &mut Pair, scheduler: &InTurn) -> Vec<u64> {
     let mut blocks = Vec::new();
     loop {
         let send = &mut pair.send;
-        let new = |send: &mut SendChannel| send.next_new(&cut, u64::MAX).expect("a good block");
+        let new = |send: &mut SendChannel| {
+            send.next_new(&mut cutter(&cut, &mut Buffers::default()), u64::MAX)
+                .expect("a good block")
+        };
         let early = send.begins_early(policy, &cut).then(|| new(send)).flatten();
         let repair = early.or_else(|| send.next_repair(policy, pair.now));
         let Some(symbol) = repair.or_else(|| new(send)) else {
@@ -109,7 +112,9 @@ fn nothing_begins_early_behind_a_message() {
             !pair.send.begins_early(policy, &pair.cut),
             "nothing is open"
         );
-        let first = pair.send.next_new(&pair.cut, u64::MAX);
+        let first = pair
+            .send
+            .next_new(&mut cutter(&pair.cut, &mut Buffers::default()), u64::MAX);
         let first = first.expect("a good block").expect("what there is");
         let written = pair
             .send
@@ -148,7 +153,9 @@ fn what_was_lost_comes_before_the_first_symbols_of_later_blocks() {
     for block in [0; 16].into_iter().chain([1, 2]) {
         let lowest = pair.send.next_repair(policy, START);
         let symbol = lowest.filter(|_| block == 0).or_else(|| {
-            let new = pair.send.next_new(&cut, u64::MAX);
+            let new = pair
+                .send
+                .next_new(&mut cutter(&cut, &mut Buffers::default()), u64::MAX);
             new.expect("a good block")
         });
         let symbol = symbol.expect("it waits");
@@ -184,7 +191,9 @@ fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
         blocks
     };
     let begin = |pair: &mut Pair| {
-        let new = pair.send.next_new(&pair.cut, u64::MAX);
+        let new = pair
+            .send
+            .next_new(&mut cutter(&pair.cut, &mut Buffers::default()), u64::MAX);
         let symbol = new.expect("a good block").expect("it waits");
         let written = pair
             .send

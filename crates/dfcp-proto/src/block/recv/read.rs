@@ -1,7 +1,7 @@
 //! What the application takes of a channel, and the credit that this frees.
 
 use super::{Block, Ready, RecvChannel};
-use crate::block::{Credit, charge};
+use crate::block::{Credit, charge, free_node};
 use std::ops::Range;
 
 impl RecvChannel {
@@ -41,7 +41,8 @@ impl RecvChannel {
     }
 
     /// At most `most` bytes in order with their buffer, and where in it they are. The rest of a complete
-    /// block comes in its own buffer; everything else is a copy.
+    /// block comes in its own buffer if it is half of that: who keeps a few bytes keeps no more memory. All
+    /// else is a copy.
     pub fn read_chunk(
         &mut self,
         most: usize,
@@ -51,6 +52,7 @@ impl RecvChannel {
         if part.len() <= most
             && let Some(entry) = self.ready.first_entry()
             && *entry.key() <= self.read_offset
+            && entry.get().bytes.capacity() / 2 <= part.len()
         {
             let ready = entry.remove();
             self.read_offset += part.len() as u64;
@@ -98,6 +100,8 @@ impl RecvChannel {
 
     /// A block of a stream was read to its end.
     fn free(&mut self, ready: &Ready, credit: &mut Credit) {
+        free_node(&mut self.ready);
+        free_node(&mut self.blocks);
         credit.let_go(ready.beside());
         self.freed += charge(ready.len);
         credit.freed += charge(ready.len);

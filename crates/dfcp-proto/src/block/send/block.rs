@@ -25,6 +25,7 @@ pub struct SymbolOut {
 }
 
 /// What is left to know of a block that is gone.
+#[derive(Debug)]
 pub struct RemovedBlock {
     pub len: u64,
     /// It is known to have arrived, although no report said so.

@@ -1,6 +1,6 @@
 //! How bytes become blocks: what is written to a channel, and how much of it a block takes.
 
-use crate::block::{ChannelId, block_spec, geometry};
+use crate::block::{Buffers, ChannelId, block_spec, geometry};
 use crate::config::Payload;
 use crate::wire::symbol_overhead;
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
@@ -18,6 +18,15 @@ pub struct Cut {
     pub max_symbol: usize,
     /// Whether blocks have bytes.
     pub payload: Payload,
+}
+
+/// How blocks are cut, and the buffers that they are put into.
+#[derive(Debug)]
+pub struct Cutter<'a> {
+    /// How.
+    pub cut: &'a Cut,
+    /// Of the connection.
+    pub buffers: &'a mut Buffers,
 }
 
 impl Cut {
@@ -49,7 +58,9 @@ impl Cut {
             (k, symbol) = geometry(len, self.symbol(header(k)));
         }
         if self.payload == Payload::Real {
-            source.resize(k as usize * usize::from(symbol), 0);
+            let padded = k as usize * usize::from(symbol);
+            source.reserve_exact(padded.saturating_sub(source.len()));
+            source.resize(padded, 0);
         }
         let symbol = usize::from(symbol);
         let spec = block_spec(self.scheme, channel.0, offset, len as u64, symbol)?;
