@@ -19,6 +19,12 @@ impl Connection {
 
     /// When the peer is given up.
     pub(super) fn idle_time(&self) -> Instant {
+        if self.role == Role::Server && self.settled_at.is_none() {
+            // What somebody carried from another address may come packet by packet for ever, and a client
+            // that does not hear us gives up itself.
+            let patience = self.idle_timeout().max(self.config.handshake_timeout);
+            return self.epoch + patience;
+        }
         self.inc.last_heard + self.idle_timeout()
     }
 

@@ -151,6 +151,8 @@ pub struct Connection {
     sealer: Option<Sealer>,
     opener: Option<Opener>,
     confirm: Option<Confirm>,
+    /// Of a server: when the client first showed that it goes on with this connection.
+    settled_at: Option<Instant>,
     exporter: Option<Secret>,
     rng: SecretRng,
     epoch: Instant,
@@ -200,6 +202,7 @@ impl Connection {
             sealer: None,
             opener: None,
             confirm: None,
+            settled_at: None,
             exporter: None,
             rng,
             epoch: now,
@@ -279,6 +282,20 @@ impl Connection {
     /// another answer of the server than its first until something came from it.
     pub fn is_confirmed(&self) -> bool {
         self.is_established() && self.confirm.is_none()
+    }
+
+    /// Of a server: when the client first acknowledged something or closed. It is known since then that it goes
+    /// on with this connection, or with none, whoever has carried its handshake from elsewhere.
+    pub(crate) fn settled_at(&self) -> Option<Instant> {
+        self.settled_at
+    }
+
+    /// The client goes on with this connection, or ends.
+    fn settle(&mut self, now: Instant) {
+        if self.role == Role::Server && self.settled_at.is_none() {
+            self.settled_at = Some(now);
+            self.events.push_back(Event::Confirmed);
+        }
     }
 
     /// What the client is there for, at a server to which it said so.

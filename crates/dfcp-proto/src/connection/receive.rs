@@ -396,6 +396,7 @@ impl Connection {
                 reason: reason(),
             },
         };
+        self.settle(now);
         self.state = State::Draining {
             until: now + self.close_time(),
             due: true,
