@@ -1,11 +1,11 @@
 //! One connection: state, time and the way everything hangs together.
 //!
 //! * `handshake`: a client's SYN and the first SYNACK; `confirm`: its ACK, until the server is heard
-//! * `receive`: one packet in: open → parse → symbols to decoders → events
+//! * `receive`: one packet in: open → parse → events; `symbols`: to decoders, and what they rebuild
 //! * `acks`: what the peer says: ACKs to loss detection, one feedback value to the rate controller,
 //!   reports to blocks
-//! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
-//!   block → code writes the symbol into the datagram → seal → record
+//! * `transmit`: one packet out: due feedback and control → a symbol → code writes it into the datagram →
+//!   seal → record; `schedule`: which symbol window, pacer and scheduler let go
 //! * `datagrams`: messages that nothing repeats
 //! * `report`: feedback and control frames, in packets of their own
 //! * `channels`: the application's calls; `channel_map` finds the halves of each
@@ -31,7 +31,9 @@ mod probe;
 mod queue;
 mod receive;
 mod report;
+mod schedule;
 mod stats;
+mod symbols;
 mod transmit;
 
 use acks::AckNews;
