@@ -4,7 +4,7 @@ use super::Input;
 use super::live::Watch;
 use super::raw::{self, address, answer, ask, drain, drain_to, params};
 use dfcp_proto::wire::{COOKIE_LEN, ConnectionId, Packet, Retry, Syn};
-use dfcp_proto::{ConnectionHandle, Duration, Endpoint, Instant, TransportConfig};
+use dfcp_proto::{ConnectionHandle, Duration, Endpoint, Event, Instant, TransportConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ struct Attempt {
     /// From where it was let in. Each address has an answer of its own, and the server cannot know which of them
     /// the client will go on with.
     is_in_from: BTreeSet<SocketAddr>,
+    /// The server heard that it goes on with one of these, or ended.
+    has_gone_on: bool,
 }
 
 impl Attempt {
@@ -70,6 +72,7 @@ impl Attempt {
             delivered: 0,
             asked_from: BTreeSet::new(),
             is_in_from: BTreeSet::new(),
+            has_gone_on: false,
         }
     }
 
@@ -227,8 +230,8 @@ impl World {
         }
     }
 
-    /// Who comes in has sent his ACK as it was made, from where a SYN of his came from, and for the first time
-    /// from there.
+    /// Who comes in has sent his ACK as it was made, from where a SYN of his came from, for the first time from
+    /// there, and before the server heard that he goes on with another.
     fn check_accepted(&mut self, from: SocketAddr, packet: &[u8]) {
         let attempt = &mut self.attempt;
         let mut came = false;
@@ -252,7 +255,21 @@ impl World {
                     "another ACK"
                 );
                 assert!(attempt.is_in_from.insert(from), "twice");
+                assert!(!attempt.has_gone_on, "what is left of a handshake");
             }
+        }
+        let own = attempt.client.public_key();
+        for handle in self.server.handles() {
+            let Some(connection) = self.server.connection(handle) else {
+                continue;
+            };
+            let is_its = connection.peer() == Some(own);
+            let events = std::iter::from_fn(|| connection.poll_event());
+            let settles = events
+                .filter(|event| matches!(event, Event::Confirmed))
+                .count()
+                > 0;
+            attempt.has_gone_on |= is_its && settles;
         }
         let is_good = packet == self.ack && from == address(1) && slot(self.now) <= 1;
         assert!(

@@ -130,9 +130,11 @@ pub struct Endpoint {
     /// Connections that the host drives by itself, and what is known of their peers.
     lent: HashMap<ConnectionHandle, (ConnectionId, SocketAddr)>,
     /// Of a server.
-    used: Used,
+    used: Used<ConnectionId>,
     /// Clients that are to hear nothing, not even that they are unknown.
-    ignored: Used,
+    ignored: Used<ConnectionId>,
+    /// Clients that have gone on with a connection, by key and the ID that each chose.
+    settled: Used<(PublicKey, ConnectionId)>,
     accepted: VecDeque<ConnectionHandle>,
     /// Places of accepted clients.
     seats: Seats,
@@ -176,6 +178,7 @@ impl Endpoint {
             lent: HashMap::new(),
             used: Used::default(),
             ignored: Used::default(),
+            settled: Used::default(),
             accepted: VecDeque::new(),
             seats,
             unwelcome: BTreeSet::new(),
@@ -299,8 +302,10 @@ impl Endpoint {
         Some(connection)
     }
 
-    /// Learns the peer of a lent connection: once after its handshake, better also when the peer moved.
+    /// Learns the peer of a lent connection: once after its handshake and once it is confirmed, better also
+    /// when the peer moved.
     pub fn learn(&mut self, handle: ConnectionHandle, connection: &Connection) {
+        note_settled(&mut self.settled, connection);
         let Some(known) = self.lent.get_mut(&handle) else {
             return;
         };
@@ -366,12 +371,16 @@ impl Endpoint {
         };
         if let Some(connection) = self.connections.get_mut(handle) {
             let before = connection.remote_cid();
+            let was_settled = connection.settled_at().is_some();
             connection.handle_datagram(now, remote, ecn, datagram);
             // A client knows the server's connection ID from its SYNACK on.
             let after = connection.remote_cid();
             if before != after {
                 self.by_remote_cid.remove(&(before, handle));
                 self.by_remote_cid.insert((after, handle));
+            }
+            if !was_settled {
+                note_settled(&mut self.settled, connection);
             }
         }
         Some(handle)
@@ -487,6 +496,14 @@ impl Endpoint {
             }
             self.retire(handle);
         }
+    }
+}
+
+/// A client that goes on with one of our connections goes on with no other: what is left of its handshake is
+/// nobody's from then on, wherever it is carried from.
+fn note_settled(settled: &mut Used<(PublicKey, ConnectionId)>, connection: &Connection) {
+    if let (Some(at), Some(peer)) = (connection.settled_at(), connection.peer()) {
+        settled.insert(at, (peer, connection.remote_cid()));
     }
 }
 

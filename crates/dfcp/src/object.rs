@@ -2,7 +2,7 @@
 //!
 //! Reading, writing and hashing of files happen on other threads, a few buffers ahead of or behind the
 //! network: a slow disk holds the peer back, a fast one costs no waiting. None of these threads waits for a
-//! peer to send.
+//! peer.
 
 use crate::connection::{Channel, Connection, Handle};
 use crate::error::Error;
@@ -83,9 +83,9 @@ pub struct ObjectSummary {
 
 impl Connection {
     /// Sends the next `size` bytes of `source` as one object, and returns when the peer has all of it.
-    /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on a thread of
-    /// its own. `on_read` gets the summary as soon as it is read, which is earlier: a peer that is told
-    /// then need not wait for it.
+    /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on other threads, which
+    /// are taken only while the network has room for more. `on_read` gets the summary as soon as it is read,
+    /// which is earlier: a peer that is told then need not wait for it.
     ///
     /// # Errors
     /// [`Error::SourceChanged`] if the source ends early and [`Error::Io`] if it cannot be read: the
@@ -100,27 +100,31 @@ impl Connection {
         on_read: impl FnOnce(ObjectSummary),
     ) -> Result<ObjectSummary, Error> {
         let mut channel = self.open_object().await?;
-        let (full, mut chunks) = mpsc::channel::<io::Result<Vec<u8>>>(READ_AHEAD);
+        let (full, mut chunks) = mpsc::channel::<Vec<u8>>(READ_AHEAD);
         let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
         let sizes = channel.block_sizes()?;
-        let reader =
-            tokio::task::spawn_blocking(move || read_source(source, size, (sizes, &full, &spare)));
-        let mut sent = 0;
-        while let Some(chunk) = chunks.recv().await {
-            let mut chunk = match chunk {
-                Ok(chunk) => chunk,
-                Err(error) => {
+        let read = async {
+            let read = read_all(Reading::new(source, size, sizes), full, spare).await;
+            read.map_err(changed_or_io)
+        };
+        let sending = async {
+            while let Some(mut chunk) = chunks.recv().await {
+                channel.send_buffer(&mut chunk, progress).await?;
+                // The reader may have ended already.
+                let _ = empty.send(chunk);
+            }
+            Ok(())
+        };
+        let hash = match tokio::try_join!(read, sending) {
+            Ok((hash, ())) => hash,
+            Err(error) => {
+                if matches!(error, Error::SourceChanged(_) | Error::Io(_)) {
                     channel.reset(UNREADABLE);
-                    return Err(changed_or_io(error));
                 }
-            };
-            sent += chunk.len() as u64;
-            channel.send_buffer(&mut chunk, progress).await?;
-            // The reader may have ended already.
-            let _ = empty.send(chunk);
-        }
-        let hash = reader.await.map_err(io::Error::other)?;
-        let summary = ObjectSummary { size: sent, hash };
+                return Err(error);
+            }
+        };
+        let summary = ObjectSummary { size, hash };
         channel.finish()?;
         on_read(summary);
         channel.delivered_whole().await.map(|()| summary)
@@ -208,38 +212,64 @@ fn read_size(sizes: &BlockSizes, offset: u64) -> usize {
     }
 }
 
-/// How an object's blocks are cut, where its bytes go, and where used buffers come from.
-type Way<'a> = (
-    BlockSizes,
-    &'a mpsc::Sender<io::Result<Vec<u8>>>,
-    &'a std::sync::mpsc::Receiver<Vec<u8>>,
-);
+/// A source that is read in order and hashed, a block at a time.
+struct Reading<R> {
+    source: R,
+    sizes: BlockSizes,
+    hasher: blake3::Hasher,
+    size: u64,
+    left: u64,
+}
 
-/// Reads `size` bytes in order, hashing them; the receiver's going away ends it.
-fn read_source(mut source: impl Read, size: u64, (sizes, full, spare): Way<'_>) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    let mut left = size;
-    while left > 0 {
-        let mut buffer = spare.try_recv().unwrap_or_default();
-        let most = read_size(&sizes, size - left);
-        buffer.resize(most.min(usize::try_from(left).unwrap_or(most)), 0);
-        let result = source.read_exact(&mut buffer).map(|()| {
-            hasher.update(&buffer);
-            left -= buffer.len() as u64;
-            buffer
-        });
-        let failed = result.is_err();
-        let result = result.map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                io::Error::new(e.kind(), format!("it ends {left} bytes early"))
-            }
-            _ => e,
-        });
-        if full.blocking_send(result).is_err() || failed {
-            break;
+impl<R: Read> Reading<R> {
+    fn new(source: R, size: u64, sizes: BlockSizes) -> Self {
+        Self {
+            source,
+            sizes,
+            hasher: blake3::Hasher::new(),
+            size,
+            left: size,
         }
     }
-    *hasher.finalize().as_bytes()
+
+    /// The next block, in a buffer that was used before.
+    fn next(&mut self, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+        let most = read_size(&self.sizes, self.size - self.left);
+        buffer.resize(most.min(usize::try_from(self.left).unwrap_or(most)), 0);
+        let read = self.source.read_exact(&mut buffer);
+        read.map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(e.kind(), format!("it ends {} bytes early", self.left))
+            }
+            _ => e,
+        })?;
+        self.hasher.update(&buffer);
+        self.left -= buffer.len() as u64;
+        Ok(buffer)
+    }
+}
+
+/// Reads a source as its blocks are taken, to its end, and says its hash; who takes no more ends it. A thread is
+/// taken while there is room for some, and never waits for it: there are a few hundred threads for all, and
+/// peers that take nothing for long could have them all.
+async fn read_all<R: Read + Send + 'static>(
+    mut reading: Reading<R>,
+    mut full: mpsc::Sender<Vec<u8>>,
+    mut spare: std::sync::mpsc::Receiver<Vec<u8>>,
+) -> io::Result<[u8; 32]> {
+    while reading.left > 0 && full.reserve().await.is_ok() {
+        let work = move || {
+            while reading.left > 0
+                && let Ok(place) = full.try_reserve()
+            {
+                place.send(reading.next(spare.try_recv().unwrap_or_default())?);
+            }
+            Ok::<_, io::Error>((reading, full, spare))
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        (reading, full, spare) = done.map_err(io::Error::other)??;
+    }
+    Ok(*reading.hasher.finalize().as_bytes())
 }
 
 /// A part of an object, as it becomes known.

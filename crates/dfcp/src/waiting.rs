@@ -119,7 +119,7 @@ impl Waiting for ConnectionState {
     fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> News {
         let mut news = News::default();
         while let Some(event) = connection.poll_event() {
-            news.milestone |= matches!(event, Event::Connected { .. });
+            news.milestone |= matches!(event, Event::Connected { .. } | Event::Confirmed);
             self.on_event(event);
         }
         self.over = connection.is_closed();

@@ -82,6 +82,7 @@ impl Connection {
             ..AckNews::default()
         };
         if news.acked > 0 {
+            self.settle(now);
             let since = std::mem::replace(&mut self.out.waiting_since, now);
             news.silence = now.saturating_since(since);
             news.timeouts = std::mem::take(&mut self.out.pto_count);

@@ -150,7 +150,8 @@ pub enum Event {
         /// The peer's static key.
         peer: PublicKey,
     },
-    /// The server was heard: a client goes on with no other answer of it from here on.
+    /// The server was heard: a client goes on with no other answer of it from here on. At a server: the client
+    /// has acknowledged something, so that it goes on with this connection, or has closed.
     Confirmed,
     /// The peer opened a channel.
     Opened(ChannelId),

@@ -19,7 +19,14 @@ impl Connection {
 
     /// When the peer is given up.
     pub(super) fn idle_time(&self) -> Instant {
-        self.inc.last_heard + self.idle_timeout()
+        let silence = self.inc.last_heard + self.idle_timeout();
+        if self.role == Role::Client || self.settled_at.is_some() {
+            return silence;
+        }
+        // What somebody carried from another address may come packet by packet for ever, and a client that
+        // does not hear us gives up itself.
+        let patience = self.idle_timeout().max(self.config.handshake_timeout);
+        silence.min(self.epoch + patience)
     }
 
     /// When to show that this side lives, and ask whether the other does. A server leaves it to

@@ -1,11 +1,11 @@
 //! One connection: state, time and the way everything hangs together.
 //!
 //! * `handshake`: a client's SYN and the first SYNACK; `confirm`: its ACK, until the server is heard
-//! * `receive`: one packet in: open → parse → symbols to decoders → events
+//! * `receive`: one packet in: open → parse → events; `symbols`: to decoders, and what they rebuild
 //! * `acks`: what the peer says: ACKs to loss detection, one feedback value to the rate controller,
 //!   reports to blocks
-//! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
-//!   block → code writes the symbol into the datagram → seal → record
+//! * `transmit`: one packet out: due feedback and control → a symbol → code writes it into the datagram →
+//!   seal → record; `schedule`: which symbol window, pacer and scheduler let go
 //! * `datagrams`: messages that nothing repeats
 //! * `report`: feedback and control frames, in packets of their own
 //! * `channels`: the application's calls; `channel_map` finds the halves of each
@@ -31,7 +31,9 @@ mod probe;
 mod queue;
 mod receive;
 mod report;
+mod schedule;
 mod stats;
+mod symbols;
 mod transmit;
 
 use acks::AckNews;
@@ -151,6 +153,8 @@ pub struct Connection {
     sealer: Option<Sealer>,
     opener: Option<Opener>,
     confirm: Option<Confirm>,
+    /// Of a server: when the client first showed that it goes on with this connection.
+    settled_at: Option<Instant>,
     exporter: Option<Secret>,
     rng: SecretRng,
     epoch: Instant,
@@ -200,6 +204,7 @@ impl Connection {
             sealer: None,
             opener: None,
             confirm: None,
+            settled_at: None,
             exporter: None,
             rng,
             epoch: now,
@@ -279,6 +284,20 @@ impl Connection {
     /// another answer of the server than its first until something came from it.
     pub fn is_confirmed(&self) -> bool {
         self.is_established() && self.confirm.is_none()
+    }
+
+    /// Of a server: when the client first acknowledged something or closed. It is known since then that it goes
+    /// on with this connection, or with none, whoever has carried its handshake from elsewhere.
+    pub(crate) fn settled_at(&self) -> Option<Instant> {
+        self.settled_at
+    }
+
+    /// The client goes on with this connection, or ends.
+    fn settle(&mut self, now: Instant) {
+        if self.role == Role::Server && self.settled_at.is_none() {
+            self.settled_at = Some(now);
+            self.events.push_back(Event::Confirmed);
+        }
     }
 
     /// What the client is there for, at a server to which it said so.

@@ -21,25 +21,33 @@ const REPEATS: u8 = TRAIN as u8 - 1;
 /// Refused clients that are told so at a time; before more are, the first are forgotten.
 const MAX_REFUSED: usize = 64;
 
-/// Connection IDs that must not live again while their cookie is good, by the time that it ends.
-#[derive(Debug, Default)]
-pub(super) struct Used {
-    ids: BTreeSet<ConnectionId>,
-    until: VecDeque<(Instant, ConnectionId)>,
+/// Names that must not live again while their cookie is good, by the time that it ends.
+#[derive(Debug)]
+pub(super) struct Used<T> {
+    ids: BTreeSet<T>,
+    until: VecDeque<(Instant, T)>,
 }
 
-impl Used {
-    pub fn contains(&self, id: &ConnectionId) -> bool {
+impl<T> Default for Used<T> {
+    fn default() -> Self {
+        let (ids, until) = (BTreeSet::new(), VecDeque::new());
+        Self { ids, until }
+    }
+}
+
+impl<T: Copy + Ord> Used<T> {
+    pub fn contains(&self, id: &T) -> bool {
         self.ids.contains(id)
     }
 
-    /// Adds an ID, and forgets those whose time is over.
-    pub fn insert(&mut self, now: Instant, id: ConnectionId) {
-        while self.until.front().is_some_and(|&(until, _)| until <= now) {
+    /// Adds one that is used since `at`, if it is new, and forgets those whose time was over then.
+    pub fn insert(&mut self, at: Instant, id: T) {
+        while self.until.front().is_some_and(|&(until, _)| until <= at) {
             self.until.pop_front().map(|(_, old)| self.ids.remove(&old));
         }
-        self.ids.insert(id);
-        self.until.push_back((now + 2 * SLOT, id));
+        if self.ids.insert(id) {
+            self.until.push_back((at + 2 * SLOT, id));
+        }
     }
 }
 
@@ -212,6 +220,10 @@ impl Endpoint {
         };
         self.used.insert(now, cid);
         let peer = session.peer;
+        if self.settled.contains(&(peer, ack.client_cid)) {
+            self.stats.refused += 1; // It goes on with another connection, or is over.
+            return None;
+        }
         if self.is_in(&peer, ack.client_cid, remote) {
             return None; // by another of its SYNs
         }

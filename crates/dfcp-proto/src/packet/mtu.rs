@@ -164,6 +164,26 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_that_did_not_leave_is_made_again() {
+        let (mut state, now) = (MtuSearch::new(1472), Instant::from_nanos(7));
+        assert_eq!(state.probe(now, 1200), Some(1472));
+        assert_eq!(state.probe(now, 1200), None, "one at a time");
+        state.withdraw();
+        assert_eq!(state.probe(now, 1200), Some(1472));
+    }
+
+    #[test]
+    fn a_path_that_became_small_is_searched_below_what_failed() {
+        let (mut state, now) = (MtuSearch::new(1472), Instant::from_nanos(7));
+        assert_eq!(search(&mut state, now, 1200, 1472).0, 1472);
+        state.on_black_hole(now, 1200, 1472);
+        assert_eq!(state.probe(now, 1200), Some(1336));
+        state.on_lost(now, 1200);
+        // And half the way down from there.
+        assert_eq!(search(&mut state, now, 1200, 1300).0, 1268);
+    }
+
+    #[test]
     fn three_rounds_of_large_packets_lost_and_small_ones_arriving_are_a_black_hole() {
         let mut path = BlackHole::default();
         let mut found = Vec::new();

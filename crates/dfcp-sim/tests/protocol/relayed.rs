@@ -5,8 +5,8 @@ use crate::common::raw::{self, drain, drain_to};
 use crate::common::{Flow, MS, SECOND, lossy};
 use dfcp_proto::wire::Packet;
 use dfcp_proto::{
-    ChannelId, ChannelKind, CloseCode, Connection, ConnectionError, ConnectionHandle, Endpoint,
-    Event, Instant, Read, ServerConfig, TransportConfig,
+    ChannelId, ChannelKind, CloseCode, Connection, ConnectionError, ConnectionHandle, Duration,
+    Endpoint, Event, Instant, Read, ServerConfig, TransportConfig,
 };
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::sync::Arc;
@@ -405,21 +405,37 @@ impl Carried {
 
     /// The client's packets and those that are for it arrive, for a second.
     fn run(&mut self) {
-        for _ in 0..1000 {
-            for mut packet in drain(&mut self.client, self.now) {
-                let from = raw::address(CLIENT);
-                self.server.handle_datagram(self.now, from, 0, &mut packet);
-            }
-            for (to, mut packet) in drain_to(&mut self.server, self.now) {
-                if to == raw::address(CLIENT) {
-                    let from = raw::address(SERVER);
-                    self.client.handle_datagram(self.now, from, 0, &mut packet);
-                }
-            }
-            self.now += MS(1);
-            self.client.handle_timeout(self.now);
-            self.server.handle_timeout(self.now);
+        (0..1000).for_each(|_| self.step());
+    }
+
+    /// And for a millisecond.
+    fn step(&mut self) {
+        for mut packet in drain(&mut self.client, self.now) {
+            let from = raw::address(CLIENT);
+            self.server.handle_datagram(self.now, from, 0, &mut packet);
         }
+        for (to, mut packet) in drain_to(&mut self.server, self.now) {
+            if to == raw::address(CLIENT) {
+                let from = raw::address(SERVER);
+                self.client.handle_datagram(self.now, from, 0, &mut packet);
+            }
+        }
+        self.wait(MS(1));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.client.handle_timeout(self.now);
+        self.server.handle_timeout(self.now);
+    }
+
+    /// The client ends its connection, and the server forgets it.
+    fn end(&mut self) {
+        let now = self.now;
+        self.connection().close(now, CloseCode::NO_ERROR, "");
+        self.run();
+        let own = self.server.accept().expect("the client's");
+        self.server.forget(own);
     }
 
     /// On how many connections the server hears it now.
@@ -474,17 +490,88 @@ fn a_handshake_that_was_held_back_lets_nobody_in_once_its_cookie_is_too_old() {
         let mut carried = Carried::new();
         carried.say();
         carried.keep();
-        carried.run();
-        assert_eq!(carried.heard(), 1);
-        let now = carried.now;
-        carried.connection().close(now, CloseCode::NO_ERROR, "");
-        carried.run();
-        let own = carried.server.accept().expect("the client's");
-        carried.server.forget(own);
-        carried.now += wait;
-        carried.server.handle_timeout(carried.now);
+        carried.wait(wait);
         carried.carry();
         assert_eq!(carried.heard(), heard, "after {wait:?}");
         assert_eq!(carried.server.handles().len(), heard);
     }
+}
+
+#[test]
+fn a_handshake_that_was_held_back_lets_nobody_in_once_its_client_has_gone_on() {
+    for is_over in [false, true] {
+        let mut carried = Carried::new();
+        carried.say();
+        carried.keep();
+        carried.run();
+        assert_eq!(carried.heard(), 1);
+        if is_over {
+            carried.end();
+        }
+        let connections = usize::from(!is_over);
+        for wait in [MS(0), SECOND, 100 * SECOND] {
+            carried.wait(wait);
+            carried.carry();
+            assert_eq!(carried.heard(), 0, "after {wait:?}");
+            assert!(carried.server.handles().len() <= connections);
+        }
+    }
+}
+
+#[test]
+fn who_closes_before_he_has_acknowledged_anything_is_not_heard_again() {
+    let mut carried = Carried::new();
+    carried.say();
+    carried.keep();
+    while !carried.connection().is_confirmed() {
+        carried.step();
+    }
+    carried.end();
+    carried.carry();
+    assert_eq!(carried.heard(), 0);
+}
+
+#[test]
+fn a_handshake_of_another_attempt_lets_the_same_client_in() {
+    let mut carried = Carried::new();
+    carried.run();
+    carried.end();
+    let (now, to) = (carried.now, raw::address(SERVER));
+    let (key, config) = (carried.server.public_key(), TransportConfig::default());
+    let again = carried.client.connect(now, to, Some(key), Arc::new(config));
+    carried.of_client = again.expect("a good key");
+    carried.run();
+    assert!(carried.connection().is_confirmed());
+}
+
+#[test]
+fn what_is_carried_bit_by_bit_keeps_no_place_for_longer_than_silence_would() {
+    let mut carried = Carried::new();
+    carried.say();
+    // What the client says while nobody answers.
+    for _ in 0..800 {
+        let said = drain(&mut carried.client, carried.now);
+        carried.kept.extend(said);
+        carried.wait(MS(10));
+    }
+    let sealed = |packet: &Vec<u8>| matches!(Packet::parse(packet), Ok(Packet::Sealed(_)));
+    let (sealed, mut kept): (Vec<_>, Vec<_>) = carried.kept.drain(..).partition(sealed);
+    kept.retain(|packet| matches!(Packet::parse(packet), Ok(Packet::Ack(_))));
+    carried.kept = kept;
+    carried.carry();
+    let began = carried.now;
+    let accepted = carried.server.accept().expect("carried");
+    let mut lived = None;
+    for packet in sealed {
+        carried.kept = vec![packet];
+        carried.carry();
+        let connection = carried.server.connection(accepted).expect("known");
+        if !connection.is_closed() {
+            lived = Some(carried.now.saturating_since(began));
+        }
+        carried.wait(20 * SECOND);
+    }
+    let lived = lived.expect("packets were taken");
+    // A minute of silence is allowed.
+    assert!((30 * SECOND..=60 * SECOND).contains(&lived), "{lived:?}");
 }

@@ -5,8 +5,14 @@ use dfcp::{
     Application, CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey,
     SchemeId, TransportConfig, generate_key,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+
+/// First bytes of packets (`docs/spec/wire.md`).
+const ACK: u8 = 0x03;
+const SEALED: u8 = 0x40;
 
 #[tokio::test]
 async fn closing_an_endpoint_waits_for_no_handle() {
@@ -334,6 +340,80 @@ async fn a_port_is_handed_over_and_what_was_open_goes_on() {
         let third = serve().expect("binds");
         pair_of(&near_client, &third).await;
         late.open_bi().await.expect("goes on");
+    })
+    .await;
+}
+
+/// Somebody sees a client's SYN, has it answered at an address of his own, hands the client that answer, and keeps
+/// what the client makes of it for later.
+#[tokio::test]
+async fn what_was_held_back_of_a_handshake_is_no_connection_once_its_client_has_another() {
+    within(async {
+        let (server, client) = (server_at("127.0.0.1:0"), client());
+        let socket = async || UdpSocket::bind("127.0.0.1:0").await.expect("binds");
+        let (gate, own, carrier) = (socket().await, socket().await, socket().await);
+        own.connect(server.local_addr()).await.expect("is there");
+        let carried = carrier.connect(server.local_addr());
+        carried.await.expect("is there");
+        let gate_at = gate.local_addr().expect("is bound");
+        let connecting = client.connect(gate_at, server.public_key());
+        let carry = async {
+            let mut packet = [0; 2048];
+            let (len, from) = gate.recv_from(&mut packet).await.expect("a SYN");
+            carrier.send(&packet[..len]).await.expect("sends");
+            let len = carrier.recv(&mut packet).await.expect("an answer");
+            let handed = gate.send_to(&packet[..len], from);
+            handed.await.expect("sends");
+            from
+        };
+        let (near, from) = tokio::join!(connecting, carry);
+        let near = near.expect("connects");
+        let (mut send, mut recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"pay").await.expect("fits");
+        send.finish().expect("is open");
+        let mut held: Vec<Vec<u8>> = Vec::new();
+        let kinds = |held: &[Vec<u8>]| held.iter().map(|p| p[0]).collect::<BTreeSet<_>>();
+        while !kinds(&held).is_superset(&BTreeSet::from([ACK, SEALED])) {
+            let mut packet = [0; 2048];
+            let (len, _) = gate.recv_from(&mut packet).await.expect("a packet");
+            held.push(packet[..len].to_vec());
+        }
+        held.retain(|packet| packet[0] >= ACK);
+        // From now on the network does its work.
+        let network = async {
+            let (mut up, mut down) = ([0; 2048], [0; 2048]);
+            loop {
+                tokio::select! {
+                    Ok((len, _)) = gate.recv_from(&mut up) => own.send(&up[..len]).await,
+                    Ok(len) = own.recv(&mut down) => gate.send_to(&down[..len], from).await,
+                }
+                .expect("sends");
+            }
+        };
+        let talk = async {
+            let far = server.accept().await.expect("comes").accept();
+            assert_eq!(far.peer(), client.public_key());
+            let (mut answer, mut question) = far.accept_bi().await.expect("comes");
+            let mut heard = Vec::new();
+            question.read_to_end(&mut heard).await.expect("comes");
+            answer.write_all(&heard).await.expect("fits");
+            answer.finish().expect("is open");
+            answer.delivered().await.expect("arrives");
+            let mut back = Vec::new();
+            recv.read_to_end(&mut back).await.expect("comes");
+            assert_eq!(back, b"pay");
+            far
+        };
+        let _far = tokio::select! {
+            far = talk => far,
+            () = network => unreachable!("it goes on"),
+        };
+        for packet in &held {
+            carrier.send(packet).await.expect("sends");
+        }
+        let other = crate::client();
+        let (_other_near, next) = pair_of(&other, &server).await;
+        assert_eq!(next.peer(), other.public_key(), "the first client again");
     })
     .await;
 }

@@ -1,7 +1,10 @@
 //! Objects.
 
-use crate::{bytes, pair, within};
-use dfcp::{Error, Progress};
+use crate::{bytes, pair, pair_of, within};
+use dfcp::{Endpoint, EndpointConfig, Error, Progress, TransportConfig, generate_key};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::AsyncReadExt;
 
 #[tokio::test]
@@ -86,6 +89,74 @@ async fn an_object_of_which_parts_were_taken_has_no_order() {
         assert!(matches!(sent, Err(Error::Reset(_))), "{sent:?}");
     })
     .await;
+}
+
+/// Bytes in memory that say when they are read.
+struct Begun<T>(T, Option<Arc<AtomicUsize>>);
+
+impl<T: Read> Read for Begun<T> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(begun) = self.1.take() {
+            begun.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.read(out)
+    }
+}
+
+/// Threads for what blocks are few, and anyone can let objects come and take nothing of them.
+#[test]
+fn objects_that_nobody_takes_keep_nobody_from_sending() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(within(async {
+        // Less than any of the objects: none can leave whole before something of it is taken.
+        let small = TransportConfig::default()
+            .send_buffer(1 << 20)
+            .receive_budget(1 << 20);
+        let key = || generate_key().expect("a key");
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        let client = EndpointConfig::client(key()).transport(small.clone());
+        let server = EndpointConfig::server(key(), bind).transport(small);
+        let client = Endpoint::bind(client).expect("binds");
+        let server = Endpoint::bind(server).expect("binds");
+        let (near, far) = pair_of(&client, &server).await;
+        let (data, begun) = (bytes(4_000_003), Arc::new(AtomicUsize::new(0)));
+        let mut senders = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let source = std::io::Cursor::new(data.clone());
+            let source = Begun(source, Some(begun.clone()));
+            let (near, size) = (near.clone(), data.len() as u64);
+            senders.spawn(async move {
+                let progress = Progress::default();
+                near.send_object(source, size, &progress, |_| {}).await
+            });
+        }
+        while begun.load(Ordering::Relaxed) < 8 {
+            tokio::task::yield_now().await;
+        }
+        let work = tokio::task::spawn_blocking(|| 7);
+        assert_eq!(work.await.expect("does not panic"), 7);
+        assert!(senders.try_join_next().is_none());
+        // And they go on once they are taken.
+        let mut receivers = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let object = far.accept_object().await.expect("comes");
+            receivers.spawn(async move {
+                let (mut memory, progress) = (Vec::new(), Progress::default());
+                let received = object.recv_object_into(&mut memory, u64::MAX, &progress);
+                received.await.map(|summary| (summary, memory))
+            });
+        }
+        for _ in 0..8 {
+            let sent = senders.join_next().await.expect("eight");
+            let received = receivers.join_next().await.expect("eight");
+            let (summary, memory) = received.expect("does not panic").expect("receives");
+            assert_eq!(sent.expect("does not panic").expect("sends"), summary);
+            assert!(memory == data, "bytes differ");
+        }
+    }));
 }
 
 /// Threads for what blocks are few, and anyone can begin objects and say no more of them.

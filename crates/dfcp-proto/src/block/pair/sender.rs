@@ -333,3 +333,33 @@ fn an_abandoned_channel_frees_all_that_was_written() {
     assert!(pair.send.is_abandoned() && !pair.send.is_active());
     assert!(pair.next().is_none());
 }
+
+#[test]
+fn what_is_withheld_of_a_window_cuts_a_block_to_what_may_leave() {
+    // Blocks of ARQ are packets, and smaller than a piece.
+    for scheme in [SchemeId::Dense, SchemeId::RaptorQ, SchemeId::Rlnc] {
+        let mut pair = pair(scheme, Reliability::Reliable);
+        let data = bytes(3 * FULL as usize);
+        pair.write(&data);
+        pair.send.finish();
+        let (mut got, mut buffer) = (Vec::new(), [0; 3000]);
+        // Less than a kilobyte is no piece.
+        for (may_leave, leaves) in [
+            (FULL + 5000, FULL + 5000),
+            (FULL + 5500, FULL + 5000),
+            (LIMIT, 3 * FULL),
+        ] {
+            pair.send.withhold(LIMIT - may_leave);
+            pair.round(|_| false);
+            loop {
+                let n = pair.recv.read(&mut buffer, &mut pair.credit);
+                got.extend_from_slice(&buffer[..n]);
+                if n == 0 {
+                    break;
+                }
+            }
+            assert_eq!(got.len() as u64, leaves, "{scheme:?}, {may_leave}");
+        }
+        assert!(got == data, "{scheme:?}");
+    }
+}

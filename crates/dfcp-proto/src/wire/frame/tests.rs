@@ -71,6 +71,25 @@ fn acks_of_many_ranges_are_bitmaps() {
     assert_eq!(got, ranges[..said]);
 }
 
+/// At the edges where the number of a gap takes a byte more.
+#[test]
+fn ranges_of_an_ack_fill_the_room_that_they_need() {
+    for gap in (62..70).chain(16_382..16_390) {
+        let head = AckHead {
+            largest: 100_000,
+            ..AckHead::default()
+        };
+        let ranges: Vec<_> = (0..3).map(|i| 100_000 - i * gap).map(|n| (n, n)).collect();
+        let (mut whole, mut tight) = (Vec::new(), Vec::new());
+        Frame::emit_ack(&mut whole, head, ranges.iter().copied(), usize::MAX);
+        // Two bytes are kept for the count, which takes one.
+        let said = Frame::emit_ack(&mut tight, head, ranges.iter().copied(), whole.len() + 1);
+        assert_eq!((said, &tight), (3, &whole), "{gap}");
+        let said = Frame::emit_ack(&mut tight, head, ranges.iter().copied(), whole.len());
+        assert_eq!(said, 2, "{gap}");
+    }
+}
+
 #[test]
 fn bitmaps_name_no_number_below_zero_and_are_no_longer_than_reports() {
     let ack = |largest: u8, bits: &[u8]| {

@@ -1,0 +1,120 @@
+//! Which symbol leaves next: what window and pacer let go, of the channels that take turns.
+
+use super::Connection;
+use super::queue::{Level, Work};
+use crate::block::{ChannelId, Cut, Cutter, SendChannel, SymbolOut};
+use crate::time::{Duration, Instant};
+
+impl Connection {
+    /// The symbol that window, pacer and scheduler let go now; probes pass the first two, and nothing
+    /// passes what an address that is not validated may get.
+    pub(super) fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
+        if self.is_fenced() {
+            return None;
+        }
+        let probing = self.out.probes_due > 0;
+        let ready = self.out.queue.is_ready();
+        if !probing && self.has_data_ready() {
+            let may_leave = self.has_window_room() && self.out.path.may_depart(now);
+            may_leave.then_some(())?;
+        }
+        if let Some(split) = &self.out.split {
+            return Some((split.channel, split.symbol));
+        }
+        let picked = (probing || ready).then(|| self.pick(now)).flatten();
+        if picked.is_some() {
+            return picked;
+        }
+        if ready {
+            self.await_bursts(now);
+        }
+        self.out.queue.block();
+        self.out.path.on_idle();
+        let mut senders = self.channels.senders().filter(|_| probing);
+        senders.find_map(|(id, send)| Some((id, send.probe()?)))
+    }
+
+    /// Notes when the first block may get its repair symbols that waits for a burst to end.
+    fn await_bursts(&mut self, now: Instant) {
+        let hold = self
+            .out
+            .redundancy
+            .policy()
+            .hold(self.out.path.rtt.smoothed());
+        let mut first = None;
+        if hold > Duration::ZERO {
+            let senders = self.channels.senders();
+            first = senders
+                .filter_map(|(_, send)| send.waiting_since(now - hold))
+                .min();
+        }
+        self.out.repairs_due = first.map(|began| began + hold);
+    }
+
+    /// Serves channels by priority, and those of one priority in turn.
+    fn pick(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
+        let cut = self.cut();
+        let credit = self.out.max_data.saturating_sub(self.out.charged);
+        let policy = self.out.redundancy.policy();
+        let limit = policy.scheduler.max_open_blocks();
+        let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
+        let full = limit < usize::MAX && open().sum::<usize>() >= limit;
+        let settled = now - policy.hold(self.out.path.rtt.smoothed());
+        let mut level = self.out.queue.highest();
+        while let Some(priority) = level {
+            let picked = self.pick_at(priority, &cut, (credit, full), settled);
+            if picked.is_some() {
+                return picked;
+            }
+            level = self.out.queue.below(priority);
+        }
+        None
+    }
+
+    /// Blocks that lack symbols first, new blocks after, as far as credit goes and unless the window is
+    /// full.
+    fn pick_at(
+        &mut self,
+        priority: Level,
+        cut: &Cut,
+        (credit, full): (u64, bool),
+        settled: Instant,
+    ) -> Option<(ChannelId, SymbolOut)> {
+        let policy = self.out.redundancy.policy();
+        for work in [Work::Repair, Work::New] {
+            if work == Work::New && full {
+                continue;
+            }
+            let mut turn = self.out.queue.turn(priority, work);
+            while let Some(id) = turn.next(&self.out.queue) {
+                let Some(send) = self.channels.sender(id) else {
+                    self.out.queue.remove(id, work);
+                    continue;
+                };
+                // An error means a geometry that the code refuses: none is cut by us.
+                let buffers = &mut self.out.buffers;
+                let mut cutter = Cutter { cut, buffers };
+                let mut begin =
+                    |send: &mut SendChannel| send.next_new(&mut cutter, credit).ok().flatten();
+                let symbol = match work {
+                    Work::Repair if !full && send.begins_early(policy, cut) => {
+                        begin(send).or_else(|| send.next_repair(policy, settled))
+                    }
+                    Work::Repair => send.next_repair(policy, settled),
+                    Work::New => begin(send),
+                };
+                if let Some(symbol) = symbol {
+                    return Some((id, symbol));
+                }
+                let queue = &mut self.out.queue;
+                match work {
+                    Work::Repair if !send.has_hungry() => queue.remove(id, work),
+                    Work::New if send.is_at_limit() => queue.set_aside(id),
+                    Work::New if !send.has_unsent() => queue.remove(id, work),
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+}
