@@ -7,8 +7,9 @@
 //! does not heal.
 
 use super::PathModel;
+use super::loss_cause::Depth;
 use super::tuning::loss::*;
-use super::tuning::loss_test::STRETCH_PACKETS;
+use super::tuning::loss_test::{MAX_TIME, STRETCH_PACKETS};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 use std::ops::AddAssign;
@@ -98,6 +99,9 @@ pub(super) struct PathLoss {
     verified: f64,
     verified_at: Instant,
     tested: bool,
+    /// What the last deep test has shown and when, and when one is due as more is verified that none has seen.
+    looked_at: Option<(Instant, f64)>,
+    look_due: Option<Instant>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
     remaining: f64,
     /// Variance of the loss of rounds of `round_packets`.
@@ -177,9 +181,12 @@ impl PathLoss {
         (stretch.delivered / (1.0 - self.unavoidable())).min(stretch.sent)
     }
 
-    /// Whether so much was lost at any rate that was tried that no sender that answers loss keeps a queue there.
+    /// Whether so much was lost at any rate that was tried that no sender that answers loss keeps a queue there. What
+    /// is doubtful may be the loss of several, whose queue it then is, until a deep test has looked at it.
     pub(super) fn leaves_no_window(&self) -> bool {
-        self.verified.max(self.remaining) > NO_WINDOW
+        let lost = self.verified.max(self.remaining);
+        let was_seen = self.looked_at.is_some() && self.look_due.is_none();
+        lost > NO_WINDOW && (lost <= DOUBTED || was_seen)
     }
 
     fn explained_by_path(&self) -> f64 {
@@ -248,28 +255,47 @@ impl PathLoss {
         self.rounds = 0.0;
     }
 
-    /// Whether so much is held to be the path's own for so long that it is worth another test.
+    /// Whether so much is held to be the path's own for so long that it is worth a deep test.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
-        self.verified > DOUBTED && now.saturating_since(self.verified_at) > DOUBTED_AFTER
+        let is_due = self.look_due.is_some_and(|due| now > due);
+        let is_old = now.saturating_since(self.verified_at) > DOUBTED_AFTER;
+        is_due && self.verified > NO_WINDOW || is_old && self.verified > DOUBTED
+    }
+
+    /// Whether a deep test has shown lately that the path loses about as much.
+    fn was_looked_at(&self, now: Instant, loss: f64) -> bool {
+        self.looked_at.is_some_and(|(at, seen)| {
+            let is_near = loss < seen + tolerance(seen) + NO_WINDOW;
+            is_near && now.saturating_since(at) < DOUBTED_AFTER
+        })
     }
 
     /// What a test starts from: what is doubtful counts as not known.
     pub(super) fn alarm(&self, now: Instant) -> Alarm {
-        let known = if self.is_doubtful(now) {
-            0.0
-        } else {
-            self.mean
+        let (known, depth) = match self.is_doubtful(now) {
+            true => (0.0, Depth::Deep),
+            false => (self.mean, Depth::Quick),
         };
         Alarm {
             known,
             held: self.mean,
             seen: self.recent,
             deviation: self.scatter(self.recent, STRETCH_PACKETS),
+            depth,
         }
     }
 
-    /// A test showed that the path loses this by itself.
-    pub(super) fn verify(&mut self, now: Instant, loss: f64) {
+    /// A deep test showed that the path loses this by itself.
+    pub(super) fn look_at(&mut self, now: Instant, loss: f64) {
+        (self.looked_at, self.look_due) = (Some((now, loss)), None);
+    }
+
+    /// A test showed that the path loses this by itself, where a loop of control takes `loop_time`.
+    pub(super) fn verify(&mut self, now: Instant, loss: f64, loop_time: f64) {
+        if loss > NO_WINDOW && !self.was_looked_at(now, loss) {
+            let wait = Duration::from_secs_f64((RETRY_LOOPS * loop_time).max(MAX_TIME));
+            self.look_due.get_or_insert(now + wait);
+        }
         (self.mean, self.verified, self.verified_at) = (loss, loss, now);
         (self.tested, self.remaining) = (true, 0.0);
         (self.rounds, self.unknown, self.quiet_until) = (0.0, 0, None);
@@ -314,6 +340,17 @@ pub(super) struct Alarm {
     pub(super) seen: f64,
     /// Standard deviation of the loss of [`STRETCH_PACKETS`].
     pub(super) deviation: f64,
+    pub(super) depth: Depth,
+}
+
+impl Alarm {
+    /// What is lost at any rate if what is held is right: a deep test looks whether it is, and goes by it until then.
+    pub(super) fn expected(&self) -> f64 {
+        match self.depth {
+            Depth::Quick => self.known,
+            Depth::Deep => self.held,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -335,14 +372,36 @@ mod tests {
     #[test]
     fn what_remains_after_the_rate_was_blamed_leaves_others_no_window() {
         let mut loss = PathLoss::default();
-        loss.blame_rate(0.4);
-        loss.end_round(&round(400.0), true);
+        loss.blame_rate(0.15);
+        loss.end_round(&round(150.0), true);
         assert!(loss.leaves_no_window());
         // What the slow rate of the test lost as well was of its own making, too.
         for _ in 0..10 {
             loss.end_round(&round(0.0), true);
         }
         assert!(!loss.leaves_no_window());
+    }
+
+    #[test]
+    fn much_that_a_quick_test_verified_is_looked_at_soon_and_then_seldom() {
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut loss = PathLoss::default();
+        loss.verify(at(0), 0.3, 0.1);
+        assert!(!loss.is_doubtful(at(1)), "start-up comes first");
+        assert!(loss.is_doubtful(at(2)));
+        assert_eq!(loss.alarm(at(2)).depth, Depth::Deep);
+        assert!(!loss.leaves_no_window(), "several may lose as much");
+        loss.look_at(at(3), 0.3);
+        loss.verify(at(3), 0.3, 0.1);
+        assert!(loss.leaves_no_window());
+        // About as much, found again by a quick test.
+        loss.verify(at(20), 0.35, 0.1);
+        assert!(!loss.is_doubtful(at(49)));
+        assert!(loss.is_doubtful(at(51)));
+        // Little is not worth it.
+        let mut little = PathLoss::default();
+        little.verify(at(0), 0.05, 0.1);
+        assert!(!little.is_doubtful(at(60)));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! bursts, so that these cancel, and the scatter of the pairs themselves, not a model, says how far
 //! the mean can be trusted (a paired t-test, decided sequentially). A burst of any length can
 //! therefore spoil a pair but not the verdict.
+//!
+//! A quick test ([`Depth::Quick`]) asks whether the loss is this sender's or that of two. One of several who
+//! overload a short queue heals little by sending a little less. So what a quick test held to be the path's own is
+//! looked at again where it is much ([`Depth::Deep`]): with stretches at half of the rate, and a bar for many.
 
 use super::loss::{Alarm, Outage, Stretch, tolerance};
 use super::tuning::loss::CERTAIN;
@@ -32,6 +36,83 @@ pub(super) enum LossCause {
 enum Pace {
     Fast,
     Slow,
+}
+
+/// How closely a test looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Quick,
+    Deep,
+}
+
+impl Depth {
+    /// Rate of slow stretches as a share of what the path carries.
+    fn slow(self) -> f64 {
+        match self {
+            Depth::Quick => SLOW,
+            Depth::Deep => DEEP_SLOW,
+        }
+    }
+
+    /// Length of stretches in round trips.
+    pub(super) fn round_trips(self) -> f64 {
+        match self {
+            Depth::Quick => 1.0,
+            Depth::Deep => DEEP_STRETCH,
+        }
+    }
+
+    /// As many senders as it finds to overload a path together.
+    fn senders(self) -> f64 {
+        match self {
+            Depth::Quick => 2.0,
+            Depth::Deep => DEEP_SENDERS,
+        }
+    }
+
+    /// Least pairs for a verdict that blames the rate: few pairs scatter little by chance.
+    fn least_pairs(self) -> u32 {
+        match self {
+            Depth::Quick => 1,
+            Depth::Deep => DEEP_PAIRS,
+        }
+    }
+}
+
+/// Which stretch comes next: a slow one follows each fast one, and from the second on, with an even chance, another slow
+/// one. Another sender's test that changes its pace as often would else answer each change of this one, for or
+/// against it; two fast ones in a row would overload a path for longer.
+#[derive(Debug)]
+struct Order {
+    random: u64,
+    pairs: u32,
+    again: bool,
+}
+
+impl Order {
+    /// The odd constant (2⁶⁴ ÷ the golden ratio, Knuth's multiplicative hash) spreads seeds that differ in a few bits.
+    fn new(seed: u64) -> Self {
+        Self {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            pairs: 0,
+            again: false,
+        }
+    }
+
+    /// The one after a stretch of `pace`.
+    fn after(&mut self, pace: Pace) -> Pace {
+        if pace == Pace::Slow {
+            let again = std::mem::take(&mut self.again);
+            return if again { Pace::Slow } else { Pace::Fast };
+        }
+        self.pairs += 1;
+        // Xorshift (Marsaglia 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.again = self.pairs > 1 && self.random >> 63 == 0;
+        Pace::Slow
+    }
 }
 
 /// Mean and variance of a series (Welford).
@@ -96,12 +177,13 @@ fn delivery_rate(stretch: &Stretch) -> f64 {
 }
 
 /// Share of an excess of lost packets that a slow stretch must heal for it to be congestion: half of what
-/// it would heal beside another sender that has the same rate and goes on. Two that offer
-/// 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one of them offers [`SLOW`] of
+/// it would heal as one of so many `senders` of the same rate of which the others go on. Two that offer
+/// 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one of them offers `slow` of
 /// what it got. Alone it would heal all.
-fn telling_share(excess: f64) -> f64 {
+fn telling_share(excess: f64, senders: f64, slow: f64) -> f64 {
     let excess = excess.clamp(0.01, 0.99);
-    let offered = 0.5 * SLOW + 0.5 / (1.0 - excess);
+    let own = 1.0 / senders;
+    let offered = own * slow + (1.0 - own) / (1.0 - excess);
     let left = (1.0 - 1.0 / offered).max(0.0);
     HEALED * (excess - left) / excess
 }
@@ -110,6 +192,7 @@ fn telling_share(excess: f64) -> f64 {
 #[derive(Debug)]
 pub(super) struct LossTest {
     since: Instant,
+    order: Order,
     /// The rate in question, bytes per second.
     asked: f64,
     /// Rates of the stretches as sent, bytes per second.
@@ -127,7 +210,9 @@ pub(super) struct LossTest {
     neighbour: Option<f64>,
     last_fast: Option<Stretch>,
     differences: Moments,
+    /// Packets of slow and of fast stretches.
     packets: f64,
+    fast_packets: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
     delivered: f64,
     fast_delivery: f64,
@@ -144,10 +229,14 @@ impl LossTest {
         alarm: Alarm,
         sent_total: u64,
     ) -> Self {
-        let carried = (delivered / (1.0 - alarm.known)).min(rate);
-        let slow = SLOW * carried;
+        let carried = (delivered / (1.0 - alarm.expected())).min(rate);
+        let slow = alarm.depth.slow() * carried;
+        let seed = now.saturating_since(Instant::ZERO).as_nanos() as u64 ^ sent_total;
+        // What was seen before a deep test belongs to other rates.
+        let neighbour = (alarm.depth == Depth::Quick).then_some(alarm.seen);
         Self {
             since: now,
+            order: Order::new(seed),
             asked: rate,
             fast: fast_rate(rate, delivered, &alarm),
             slow,
@@ -156,10 +245,11 @@ impl LossTest {
             pending: VecDeque::new(),
             first: None,
             away: Outage::default(),
-            neighbour: Some(alarm.seen),
+            neighbour,
             last_fast: None,
             differences: Moments::default(),
             packets: 0.0,
+            fast_packets: 0.0,
             delivered,
             fast_delivery: delivered,
             fast_loss: Moments::default(),
@@ -170,6 +260,11 @@ impl LossTest {
     /// The rate that is tested, bytes per second.
     pub(super) fn tested(&self) -> f64 {
         self.asked
+    }
+
+    /// How closely it looks.
+    pub(super) fn depth(&self) -> Depth {
+        self.alarm.depth
     }
 
     /// The rate of fast stretches, bytes per second.
@@ -202,11 +297,8 @@ impl LossTest {
             return;
         }
         self.pending.push_back(self.sending);
-        let (pace, rate) = match self.sending.pace {
-            Pace::Fast => (Pace::Slow, self.slow),
-            Pace::Slow => (Pace::Fast, self.fast),
-        };
-        self.sending = Planned::new(pace, rate, sent_total);
+        self.sending.pace = self.order.after(self.sending.pace);
+        self.sending = Planned::new(self.sending.pace, self.rate(), sent_total);
     }
 
     /// The path was gone. What an outage loses is lost at any rate, but only in the stretch that it meets:
@@ -259,6 +351,7 @@ impl LossTest {
             Pace::Slow if planned.rate > self.slow => self.neighbour = None,
             Pace::Fast => {
                 self.fast_loss.push(loss);
+                self.fast_packets += stretch.packets;
                 let delivery = delivery_rate(stretch);
                 let before = self.last_fast.replace(*stretch);
                 let before = before.map_or(self.delivered, |before| delivery_rate(&before));
@@ -283,14 +376,15 @@ impl LossTest {
     /// of a policer, which is empty now: then the pairs so far do not count. `delivery` is the better of two
     /// stretches: one may have met an outage.
     fn follow_delivery(&mut self, loss: f64, delivery: f64) {
-        let carried = self.fast_delivery / (1.0 - self.alarm.known);
+        let (share, expected) = (self.alarm.depth.slow(), self.alarm.expected());
+        let carried = self.fast_delivery / (1.0 - expected);
         // By less, a burst of loss makes it look so.
-        if SLOW * self.slow > carried {
-            self.slow = SLOW * delivery / (1.0 - self.alarm.known);
+        if SLOW * SLOW * self.slow > share * carried {
+            self.slow = share * delivery / (1.0 - expected);
             (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
             (self.fast_delivery, self.fast_loss) = (delivery, Moments::default());
             self.fast_loss.push(loss);
-            self.packets = 0.0;
+            (self.packets, self.fast_packets) = (0.0, 0.0);
         }
         self.fast = fast_rate(self.asked, self.fast_delivery, &self.alarm);
     }
@@ -302,8 +396,8 @@ impl LossTest {
             return;
         };
         let arrived = (fast.delivered + slow.delivered) / (fast.seconds + slow.seconds);
-        let carried = (arrived / (1.0 - self.alarm.known)).min(self.asked);
-        self.slow = self.slow.max(SLOW * carried);
+        let carried = (arrived / (1.0 - self.alarm.expected())).min(self.asked);
+        self.slow = self.slow.max(self.alarm.depth.slow() * carried);
     }
 
     /// How much less slow stretches would lose if fast ones lost what is beyond the path's capacity:
@@ -316,6 +410,52 @@ impl LossTest {
         (self.fast_loss.mean - least).max(tolerance(self.alarm.known))
     }
 
+    /// Mean loss of both paces.
+    fn mean_loss(&self) -> f64 {
+        let (fast, slow) = (
+            f64::from(self.fast_loss.count),
+            f64::from(self.slow_loss.count),
+        );
+        (self.fast_loss.mean * fast + self.slow_loss.mean * slow) / (fast + slow)
+    }
+
+    /// Standard error of the mean difference: what pairs scatter by, and in a deep test, which looks for little, at least
+    /// that of independent losses.
+    fn standard_error(&self) -> f64 {
+        let seen = self.differences.error();
+        if self.alarm.depth == Depth::Quick {
+            return seen;
+        }
+        let variance =
+            |loss: &Moments, packets: f64| loss.mean * (1.0 - loss.mean) / packets.max(1.0);
+        let independent =
+            variance(&self.fast_loss, self.fast_packets) + variance(&self.slow_loss, self.packets);
+        seen.max(independent.sqrt())
+    }
+
+    /// What the mean difference may err by.
+    fn error(&self) -> f64 {
+        let pairs = self.differences.count;
+        if pairs < MIN_PAIRS {
+            // Few pairs have no scatter of their own: then that of earlier rounds counts.
+            let stretches = self.packets / STRETCH_PACKETS;
+            return CERTAIN * self.alarm.deviation * (2.0 / stretches.max(1.0)).sqrt();
+        }
+        let few = 1.0 + STUDENT / f64::from(pairs.max(2) - 1);
+        let deviations = match self.alarm.depth {
+            Depth::Quick => SIGNIFICANT,
+            Depth::Deep => CERTAIN,
+        };
+        deviations * few * self.standard_error()
+    }
+
+    /// Share of the excess that a slow stretch of this test must heal.
+    fn telling_share(&self, excess: f64) -> f64 {
+        let (depth, known) = (self.alarm.depth, self.alarm.known);
+        let slow = depth.slow() * (1.0 - known) / (1.0 - self.alarm.expected());
+        telling_share(excess / (1.0 - known), depth.senders(), slow)
+    }
+
     fn verdict(&self, now: Instant) -> Option<LossCause> {
         let pairs = self.differences.count;
         let elapsed = now.saturating_since(self.since).as_secs_f64();
@@ -323,29 +463,18 @@ impl LossTest {
         let excess = self.alarm.seen.max(self.fast_loss.mean) - self.alarm.known;
         let excess = excess.max(tolerance(self.alarm.known));
         let healed = excess.min(self.healed_by_slow());
-        let difference = self.differences.mean;
-        // Few pairs have no scatter of their own: then that of earlier rounds counts.
-        let few = 1.0 + STUDENT / f64::from(pairs.max(2) - 1);
-        let error = if pairs < MIN_PAIRS {
-            let stretches = self.packets / STRETCH_PACKETS;
-            CERTAIN * self.alarm.deviation * (2.0 / stretches.max(1.0)).sqrt()
-        } else {
-            SIGNIFICANT * few * self.differences.error()
-        };
-        let share = telling_share(excess / (1.0 - self.alarm.known));
+        let (difference, error) = (self.differences.mean, self.error());
+        let share = self.telling_share(excess);
         let surely = SURELY_HEALED * share;
-        if pairs > 0 && difference > share * healed && difference - error > surely * healed {
-            return Some(LossCause::Congestion {
-                // What slow stretches saved in a policer's bucket comes on top in fast ones.
-                delivered: self.fast_delivery.min(self.delivered),
-                remaining: self.slow_loss.mean,
-            });
+        let heals = pairs >= self.alarm.depth.least_pairs() && difference > share * healed;
+        if heals && difference - error > surely * healed {
+            return Some(self.congestion());
         }
-        if pairs > 0 && self.fast_loss.count > 0 && difference + error < share * excess {
-            let loss = (self.fast_loss.mean * f64::from(self.fast_loss.count)
-                + self.slow_loss.mean * f64::from(self.slow_loss.count))
-                / f64::from(self.fast_loss.count + self.slow_loss.count);
-            return Some(LossCause::Path(loss));
+        // Where slow stretches lose more it is others who change what they send.
+        let alike = difference > -error && difference + error < share * excess;
+        let may_be_path = pairs >= MIN_PAIRS && self.fast_loss.count > 0;
+        if may_be_path && alike && (self.alarm.depth == Depth::Quick || elapsed > MAX_TIME) {
+            return Some(LossCause::Path(self.mean_loss()));
         }
         let most = if pairs < MIN_PAIRS {
             LAST_OF_FEW
@@ -353,7 +482,27 @@ impl LossTest {
             LAST_TIME
         };
         let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME || elapsed > most;
-        over.then(|| self.without_verdict(error))
+        over.then(|| match self.alarm.depth {
+            Depth::Deep if pairs >= DEEP_PAIRS => self.last_look(heals),
+            _ => self.without_verdict(error),
+        })
+    }
+
+    fn congestion(&self) -> LossCause {
+        LossCause::Congestion {
+            // What slow stretches saved in a policer's bucket comes on top in fast ones.
+            delivered: self.fast_delivery.min(self.delivered),
+            remaining: self.slow_loss.mean,
+        }
+    }
+
+    /// The end of a deep test: it was looked at often on the way, which asked for more than one last look does.
+    fn last_look(&self, heals: bool) -> LossCause {
+        let is_significant = self.differences.mean > SIGNIFICANT * self.standard_error();
+        match heals && is_significant {
+            true => self.congestion(),
+            false => LossCause::Path(self.mean_loss()),
+        }
     }
 
     /// What is held after as many pairs as a test has, of which neither cause is certain, where the
@@ -375,230 +524,4 @@ impl LossTest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rate::path_model::loss::PathLoss;
-    use crate::time::Duration;
-
-    const PACKET: f64 = 1500.0;
-    /// Bytes per second.
-    const RATE: f64 = 12.5e6;
-
-    /// A path of 50 ms that loses by itself in bursts and carries no more than `capacity`.
-    struct Path {
-        capacity: f64,
-        loss: f64,
-        burst: f64,
-        state: u64,
-        is_bad: bool,
-        sent: u64,
-        delivered: f64,
-    }
-
-    impl Path {
-        fn new(capacity: f64, loss: f64, burst: f64, seed: u64) -> Self {
-            Self {
-                capacity,
-                loss,
-                burst,
-                state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-                is_bad: false,
-                sent: 0,
-                delivered: 0.0,
-            }
-        }
-
-        /// Xorshift (Marsaglia 2003), 0 to 1.
-        fn random(&mut self) -> f64 {
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 7;
-            self.state ^= self.state << 17;
-            (self.state >> 11) as f64 / (1u64 << 53) as f64
-        }
-
-        /// One packet at `rate`: the sample that its acknowledgement would give.
-        fn packet(&mut self, time: f64, rate: f64) -> AckPoint {
-            let leave = 1.0 / self.burst;
-            let enter = leave * self.loss / (1.0 - self.loss);
-            let change = if self.is_bad { leave } else { enter };
-            if self.random() < change {
-                self.is_bad = !self.is_bad;
-            }
-            let refused = self.random() > self.capacity / rate;
-            self.sent += PACKET as u64;
-            if !self.is_bad && !refused {
-                self.delivered += PACKET;
-            }
-            let at = Duration::from_secs_f64(time);
-            let sent_at = Instant::ZERO + at;
-            AckPoint::new(at, sent_at, self.sent, self.delivered as u64)
-        }
-    }
-
-    /// Rounds at [`RATE`] until there is an alarm, then a test: its verdict.
-    fn verdict(path: &mut Path) -> Option<LossCause> {
-        verdict_at(path, RATE)
-    }
-
-    fn verdict_at(path: &mut Path, asked: f64) -> Option<LossCause> {
-        let (mut loss, mut time) = (PathLoss::default(), 0.0);
-        let mut start = path.packet(time, asked);
-        let mut test: Option<LossTest> = None;
-        for count in 0..400_000u64 {
-            let rate = test.as_ref().map_or(asked, LossTest::rate);
-            time += PACKET / rate;
-            let now = Instant::ZERO + Duration::from_secs_f64(time);
-            let ack = path.packet(time, rate);
-            if let Some(test) = &mut test {
-                test.on_sent(path.sent, 0.05, 0.0, PACKET);
-                if let Some(cause) = test.on_ack(now, ack, PACKET) {
-                    return Some(cause);
-                }
-            } else if count % 416 == 415 {
-                let round = Stretch::between(&start, &ack, PACKET);
-                start = ack;
-                loss.end_round(&round, false);
-                if loss.is_excessive() && loss.may_test(now) {
-                    let delivered = round.delivered / round.seconds;
-                    test = Some(LossTest::new(
-                        now,
-                        asked,
-                        delivered,
-                        loss.alarm(now),
-                        path.sent,
-                    ));
-                }
-            }
-        }
-        None
-    }
-
-    #[test]
-    fn loss_of_the_path_is_told_from_congestion_whatever_its_bursts() {
-        let (mut wrong, mut all) = (0, 0);
-        for (loss, burst) in [
-            (0.05, 1.0),
-            (0.2, 1.0),
-            (0.09, 12.0),
-            (0.2, 12.0),
-            (0.09, 50.0),
-        ] {
-            for seed in 1..=20 {
-                let cause = verdict(&mut Path::new(f64::INFINITY, loss, burst, seed));
-                all += 1;
-                wrong += u32::from(matches!(cause, Some(LossCause::Congestion { .. })));
-            }
-        }
-        // Few pairs and their own scatter: one test in fifteen errs. Eight losses, less than a burst,
-        // erred in half.
-        assert!(wrong * 10 <= all, "{wrong} of {all} blamed the sender");
-    }
-
-    #[test]
-    fn congestion_is_found_beside_the_paths_own_loss() {
-        for (loss, burst) in [(0.001, 1.0), (0.1, 1.0), (0.05, 5.0)] {
-            for seed in 1..=20 {
-                let cause = verdict(&mut Path::new(0.6 * RATE, loss, burst, seed));
-                let Some(LossCause::Congestion { delivered, .. }) = cause else {
-                    panic!("{loss} in bursts of {burst}, seed {seed}: {cause:?}");
-                };
-                let capacity = delivered / (1.0 - loss);
-                assert!((capacity / RATE - 0.6).abs() < 0.12, "{capacity}");
-            }
-        }
-    }
-
-    /// A policer below the rate on a path that loses two fifths by itself, at a rate of which a stretch
-    /// has few packets: neither cause is certain, but what slow stretches lost is known.
-    #[test]
-    fn a_test_of_two_causes_keeps_what_slow_stretches_lost() {
-        let asked = RATE / 10.0;
-        let mut both = 0;
-        for seed in 1..=60 {
-            let cause = verdict_at(&mut Path::new(0.76 * asked, 0.4, 1.0, seed), asked);
-            match cause {
-                Some(LossCause::Both { carried, remaining }) => {
-                    both += 1;
-                    assert!(
-                        (carried / asked - 0.76).abs() < 0.1,
-                        "seed {seed}: {cause:?}"
-                    );
-                    assert!((remaining - 0.4).abs() < 0.06, "seed {seed}: {cause:?}");
-                }
-                Some(LossCause::Path(loss)) => {
-                    assert!(loss > 0.3, "seed {seed}: {cause:?}");
-                }
-                Some(LossCause::Congestion { remaining, .. }) => {
-                    assert!((remaining - 0.4).abs() < 0.15, "seed {seed}: {cause:?}");
-                }
-                Some(LossCause::Unknown) | None => panic!("seed {seed}: {cause:?}"),
-            }
-        }
-        assert!(both > 0, "none of 60 was of both causes");
-    }
-
-    /// 500 kbit/s: three pairs of stretches take longer than ten seconds, and tell all the same.
-    #[test]
-    fn a_slow_path_is_given_the_time_that_a_test_needs() {
-        for seed in 1..=20 {
-            let asked = 500e3 / 8.0;
-            let cause = verdict_at(&mut Path::new(f64::INFINITY, 0.4, 1.0, seed), asked);
-            let known = matches!(cause, Some(LossCause::Path(loss)) if loss > 0.2);
-            let blamed = matches!(
-                cause,
-                Some(LossCause::Congestion { .. } | LossCause::Both { .. })
-            );
-            assert!(known || blamed, "seed {seed}: {cause:?}");
-        }
-    }
-
-    /// Seconds that a test takes which begins with a round of which a burst left a fiftieth.
-    fn seconds_after_a_burst(seed: u64) -> f64 {
-        let mut path = Path::new(f64::INFINITY, 0.26, 72.0, seed);
-        let alarm = Alarm {
-            known: 0.0,
-            held: 0.0,
-            seen: 0.85,
-            deviation: 0.3,
-        };
-        let mut test = LossTest::new(Instant::ZERO, RATE, RATE / 50.0, alarm, 0);
-        let mut time = 0.0;
-        loop {
-            time += PACKET / test.rate();
-            let ack = path.packet(time, test.rate());
-            test.on_sent(path.sent, 0.01, 0.0, PACKET);
-            let now = Instant::ZERO + Duration::from_secs_f64(time);
-            if test.on_ack(now, ack, PACKET).is_some() {
-                return time;
-            }
-        }
-    }
-
-    /// A dozen pairs whose slow stretches are of a fiftieth of the rate take 6.8 s.
-    #[test]
-    fn a_test_that_begins_in_a_burst_goes_on_at_what_the_path_carries() {
-        let seconds = (1..=20).map(seconds_after_a_burst).sum::<f64>() / 20.0;
-        assert!(seconds < 5.5, "{seconds}");
-    }
-
-    #[test]
-    fn a_test_without_traffic_ends() {
-        let alarm = PathLoss::default().alarm(Instant::ZERO);
-        let mut test = LossTest::new(Instant::ZERO, RATE, RATE, alarm, 0);
-        let silent = AckPoint::new(Duration::ZERO, Instant::ZERO, 0, 0);
-        let late = Instant::ZERO + Duration::from_secs(41);
-        let cause = test.on_ack(late, silent, PACKET);
-        assert_eq!(cause, Some(LossCause::Unknown));
-    }
-
-    #[test]
-    fn beside_another_sender_a_smaller_share_tells() {
-        // Alone, or with little to heal: half.
-        assert!((telling_share(0.05) - HEALED).abs() < 0.01);
-        // 1.5 times what the path carries, from two: from 0.33 to 0.13.
-        assert!((telling_share(1.0 / 3.0) - 0.5 * 0.61).abs() < 0.01);
-        // Twice: from 0.5 to 0.29.
-        assert!((telling_share(0.5) - 0.5 * 0.43).abs() < 0.01);
-        assert!(telling_share(0.99) > 0.0 && telling_share(0.0) <= HEALED);
-    }
-}
+mod tests;

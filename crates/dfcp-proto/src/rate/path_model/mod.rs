@@ -554,8 +554,9 @@ impl RateController for PathModel {
         // What a link holds back for longer arrives with the next stretch, and a stretch shorter than the time
         // between reports is in none of them alone.
         let gaps = (spans::GAPS * self.usual_gap).min(spans::MOST);
-        let length = self.round_trip_span().max(self.jitter_span()).max(gaps);
+        let (round_trip, least) = (self.round_trip_span(), self.jitter_span().max(gaps));
         if let Mode::LossTest(test, _) = &mut self.mode {
+            let length = least.max(test.depth().round_trips() * round_trip);
             test.on_sent(sent_total, length, self.lateness, self.packet);
         }
     }

@@ -1,7 +1,7 @@
 //! Once per round trip: what loss and marks of the round say, and when a loss test begins and ends.
 
 use super::loss::Stretch;
-use super::loss_cause::{LossCause, LossTest};
+use super::loss_cause::{Depth, LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
@@ -378,7 +378,10 @@ impl PathModel {
         let before_loss = self.before_loss.take();
         match cause {
             LossCause::Path(loss) => {
-                self.loss.verify(now, loss);
+                if test.depth() == Depth::Deep {
+                    self.loss.look_at(now, loss);
+                }
+                self.loss.verify(now, loss, settled);
                 // As long as nobody knew, what was delivered passed for all that the path carries.
                 let carried = test.tested() / (1.0 - loss);
                 self.estimate = test.tested().max(carried.min(before_loss.unwrap_or(0.0)));
@@ -398,7 +401,7 @@ impl PathModel {
                 remaining,
             } => {
                 if remaining < self.loss.mean {
-                    self.loss.verify(now, remaining);
+                    self.loss.verify(now, remaining, settled);
                 }
                 self.estimate = delivered / (1.0 - self.loss.mean);
                 self.loss.blame_rate(remaining);

@@ -319,7 +319,9 @@ pub(super) mod loss {
     /// Loops of control in which loss of our own making heals: the first sees the overload, with the
     /// second the rate is what was delivered, and the third delivers it.
     pub const HEALING_LOOPS: f64 = 3.0;
-    /// A test without a verdict is tried again after so many loops, twice as many each time up to
+    /// A deep test of what a quick one has verified comes after so many loops, in which start-up ends, and after the
+    /// time of a test at least, so that those who share a queue are not all at it at once;
+    /// and a test without a verdict is tried again after as many, twice as many each time up to
     /// 2⁶ times, and at most after as long as what is doubtful.
     pub const RETRY_LOOPS: f64 = 8.0;
     pub const RETRY_DOUBLINGS: u32 = 6;
@@ -347,6 +349,16 @@ pub(super) mod loss_test {
     /// Rate of the slow stretches as a share of what arrives: well below it, so that a standing queue
     /// drains, and near enough to cost little.
     pub const SLOW: f64 = 0.8;
+    /// The same of a deep test, as a share of what is carried: twice and a half as far below.
+    pub const DEEP_SLOW: f64 = 0.5;
+    /// Length of its stretches in round trips: half costs half, and a queue that is too short for several to hold their
+    /// targets in it answers within a few milliseconds.
+    pub const DEEP_STRETCH: f64 = 0.5;
+    /// Senders that a deep test can find to overload a path together. One of eight that sends half heals a fifteenth of
+    /// twice what the path carries; half of that is two standard errors of 5,000 packets.
+    pub const DEEP_SENDERS: f64 = 8.0;
+    /// Least pairs of a deep test that blame the rate: with Student's t at three standard errors, 1 in 100.
+    pub const DEEP_PAIRS: u32 = 4;
     /// Most rate of the fast stretches, in the same measure: loss that depends on the rate is half
     /// there.
     pub const FAST: f64 = 2.0;
