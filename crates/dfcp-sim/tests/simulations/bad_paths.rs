@@ -182,13 +182,12 @@ fn few_reports_leave_the_window_room() {
             "nine reports in ten lost, seed {seed}: {share:.3}"
         );
     }
-    // The receiver named what had arrived once, and a report that was lost made it lost: 0.23 to 0.84. A deep loss
-    // test takes longer where reports are few.
+    // The receiver named what had arrived once, and a report that was lost made it lost: 0.23 to 0.84.
     let path = ["50.56 Mbit/s", "5.5 ms", "8 packets", "0.2"];
     let narrow = "{ rate = \"393 kbit/s\", queue = { limit = \"61 packets\" } }";
     for seed in [2, 32] {
         let share = share_with_way_back(path, narrow, seed);
-        assert!(share > 0.68, "a narrow way back, seed {seed}: {share:.3}");
+        assert!(share > 0.75, "a narrow way back, seed {seed}: {share:.3}");
     }
 }
 
@@ -263,7 +262,7 @@ fn nobody_is_given_way_to_where_the_path_leaves_no_window() {
     // them. Single runs differ by chance.
     let share = |seed: u64| share_of(&run("cn-us", &[("run.seed", &seed.to_string())]));
     let mean = (24..30).map(share).sum::<f64>() / 6.0;
-    assert!(mean > 0.78, "{mean:.3} of the limit");
+    assert!(mean > 0.8, "{mean:.3} of the limit");
     // Neither where a test blamed the rate and saw as much lost at a lower one, nor by the overflow of a short
     // queue: 0.69 and 0.47 of the limit.
     for (path, seed, least) in [("cn-home", "68", 0.73), ("cn-us", "66", 0.6)] {
@@ -325,7 +324,7 @@ fn what_the_path_loses_itself_is_not_taken_from_the_estimate() {
     // the loss the path's own, and the rate stayed as low as it had gone meanwhile: 0.42 of the limit.
     let (duration, warmup) = (("run.duration", "\"12 s\""), ("run.warmup", "\"0 s\""));
     let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "1009")]));
-    assert!(share > 0.46, "seed 1009: {share:.3} of the limit");
+    assert!(share > 0.48, "seed 1009: {share:.3} of the limit");
 }
 
 #[test]
@@ -496,10 +495,10 @@ fn what_a_probe_lost_does_not_pass_for_carried() {
         share += share_of(&report) / 8.0;
         dropped += report.links[0].drop_rate / 8.0;
     }
-    // The path itself loses 0.2. It was 0.32, and 0.85 of the limit; now a deep loss test of three seconds is in
-    // these nine.
+    // The path itself loses 0.2. It was 0.32, and 0.85 of the limit; in some of these nine seconds there is a deep
+    // loss test of three.
     let said = format!("{share:.3} of the limit, {dropped:.3} of all packets dropped");
-    assert!(share > 0.83 && dropped < 0.28, "{said}");
+    assert!(share > 0.86 && dropped < 0.28, "{said}");
 }
 
 /// Wi-Fi that holds packets back in each round trip of a long path: with an outage in each, the rate never grew by

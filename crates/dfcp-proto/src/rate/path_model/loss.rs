@@ -293,8 +293,12 @@ impl PathLoss {
     /// A test showed that the path loses this by itself, where a loop of control takes `loop_time`.
     pub(super) fn verify(&mut self, now: Instant, loss: f64, loop_time: f64) {
         if loss > NO_WINDOW && !self.was_looked_at(now, loss) {
-            let wait = Duration::from_secs_f64((RETRY_LOOPS * loop_time).max(MAX_TIME));
-            self.look_due.get_or_insert(now + wait);
+            let wait = match loss > DOUBTED {
+                true => Duration::from_secs_f64((RETRY_LOOPS * loop_time).max(MAX_TIME)),
+                false => DOUBTED_AFTER,
+            };
+            let due = now + wait;
+            self.look_due = Some(self.look_due.map_or(due, |before| before.min(due)));
         }
         (self.mean, self.verified, self.verified_at) = (loss, loss, now);
         (self.tested, self.remaining) = (true, 0.0);
@@ -398,6 +402,10 @@ mod tests {
         loss.verify(at(20), 0.35, 0.1);
         assert!(!loss.is_doubtful(at(49)));
         assert!(loss.is_doubtful(at(51)));
+        // What makes up for no more than others do can wait.
+        let mut some = PathLoss::default();
+        some.verify(at(0), 0.15, 0.1);
+        assert!(!some.is_doubtful(at(29)) && some.is_doubtful(at(31)));
         // Little is not worth it.
         let mut little = PathLoss::default();
         little.verify(at(0), 0.05, 0.1);
