@@ -59,9 +59,9 @@ impl RateController for Capped {
         bandwidth,
     );
 
-    /// What the bound lets go until an answer is late, as in the window of [`PathModel`](super::PathModel). Without this the window would be that of the whole path, or
-    /// in a start-up that the bound never lets end three times what was delivered: when nothing is answered any
-    /// more packets would go on leaving for as long as they last.
+    /// What the bound lets go until an answer is late, as in the window of [`PathModel`](super::PathModel). Without
+    /// this the window would be that of the whole path, or in a start-up that the bound never lets end three times
+    /// what was delivered: when nothing is answered any more packets would go on leaving for as long as they last.
     fn window(&self) -> u64 {
         let late = self.rtt.mul_f64(WINDOW_ROUND_TRIPS) + Duration::from_secs_f64(MAX_HELD);
         let bound = self.cap.bytes_in(late) + self.group() + FEW * self.packet;

@@ -210,8 +210,7 @@ pub(super) struct LossTest {
     neighbour: Option<f64>,
     last_fast: Option<Stretch>,
     differences: Moments,
-    /// Packets of slow and of fast stretches.
-    packets: f64,
+    slow_packets: f64,
     fast_packets: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
     delivered: f64,
@@ -248,7 +247,7 @@ impl LossTest {
             neighbour,
             last_fast: None,
             differences: Moments::default(),
-            packets: 0.0,
+            slow_packets: 0.0,
             fast_packets: 0.0,
             delivered,
             fast_delivery: delivered,
@@ -361,7 +360,7 @@ impl LossTest {
                 self.follow_delivery(loss, delivery.max(before));
             }
             Pace::Slow => {
-                self.packets += stretch.packets;
+                self.slow_packets += stretch.packets;
                 self.slow_loss.push(loss);
                 if let Some(fast) = self.neighbour.take() {
                     self.differences.push(fast - loss);
@@ -384,7 +383,7 @@ impl LossTest {
             (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
             (self.fast_delivery, self.fast_loss) = (delivery, Moments::default());
             self.fast_loss.push(loss);
-            (self.packets, self.fast_packets) = (0.0, 0.0);
+            (self.slow_packets, self.fast_packets) = (0.0, 0.0);
         }
         self.fast = fast_rate(self.asked, self.fast_delivery, &self.alarm);
     }
@@ -428,8 +427,8 @@ impl LossTest {
         }
         let variance =
             |loss: &Moments, packets: f64| loss.mean * (1.0 - loss.mean) / packets.max(1.0);
-        let independent =
-            variance(&self.fast_loss, self.fast_packets) + variance(&self.slow_loss, self.packets);
+        let independent = variance(&self.fast_loss, self.fast_packets)
+            + variance(&self.slow_loss, self.slow_packets);
         seen.max(independent.sqrt())
     }
 
@@ -438,10 +437,10 @@ impl LossTest {
         let pairs = self.differences.count;
         if pairs < MIN_PAIRS {
             // Few pairs have no scatter of their own: then that of earlier rounds counts.
-            let stretches = self.packets / STRETCH_PACKETS;
+            let stretches = self.slow_packets / STRETCH_PACKETS;
             return CERTAIN * self.alarm.deviation * (2.0 / stretches.max(1.0)).sqrt();
         }
-        let few = 1.0 + STUDENT / f64::from(pairs.max(2) - 1);
+        let few = 1.0 + STUDENT / f64::from(pairs - 1);
         let deviations = match self.alarm.depth {
             Depth::Quick => SIGNIFICANT,
             Depth::Deep => CERTAIN,

@@ -177,6 +177,20 @@ fn a_slow_path_is_given_the_time_that_a_test_needs() {
     }
 }
 
+/// The verdict of a test with stretches of `length` seconds, and after how many seconds it came.
+fn carry_out(test: &mut LossTest, path: &mut Path, length: f64) -> (LossCause, f64) {
+    let mut time = 0.0;
+    loop {
+        time += PACKET / test.rate();
+        let ack = path.packet(time, test.rate());
+        test.on_sent(path.sent, length, 0.0, PACKET);
+        let now = Instant::ZERO + Duration::from_secs_f64(time);
+        if let Some(cause) = test.on_ack(now, ack, PACKET) {
+            return (cause, time);
+        }
+    }
+}
+
 /// Seconds that a test takes which begins with a round of which a burst left a fiftieth.
 fn seconds_after_a_burst(seed: u64) -> f64 {
     let mut path = Path::new(f64::INFINITY, 0.26, 72.0, seed);
@@ -188,16 +202,7 @@ fn seconds_after_a_burst(seed: u64) -> f64 {
         depth: Depth::Quick,
     };
     let mut test = LossTest::new(Instant::ZERO, RATE, RATE / 50.0, alarm, 0);
-    let mut time = 0.0;
-    loop {
-        time += PACKET / test.rate();
-        let ack = path.packet(time, test.rate());
-        test.on_sent(path.sent, 0.01, 0.0, PACKET);
-        let now = Instant::ZERO + Duration::from_secs_f64(time);
-        if test.on_ack(now, ack, PACKET).is_some() {
-            return time;
-        }
-    }
+    carry_out(&mut test, &mut path, 0.01).1
 }
 
 /// A dozen pairs whose slow stretches are of a fiftieth of the rate take 6.8 s.
@@ -240,16 +245,7 @@ fn looked_at(path: &mut Path, lost: f64) -> LossCause {
         depth: Depth::Deep,
     };
     let mut test = LossTest::new(Instant::ZERO, RATE, (1.0 - lost) * RATE, alarm, 0);
-    let mut time = 0.0;
-    loop {
-        time += PACKET / test.rate();
-        let ack = path.packet(time, test.rate());
-        test.on_sent(path.sent, 0.025, 0.0, PACKET);
-        let now = Instant::ZERO + Duration::from_secs_f64(time);
-        if let Some(cause) = test.on_ack(now, ack, PACKET) {
-            return cause;
-        }
-    }
+    carry_out(&mut test, path, 0.025).0
 }
 
 /// Four who send twice what the path carries: a fifth less of one of them heals a twentieth of it, within the bar of
