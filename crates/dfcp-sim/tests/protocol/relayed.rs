@@ -532,6 +532,28 @@ fn who_closes_before_he_has_acknowledged_anything_is_not_heard_again() {
 }
 
 #[test]
+fn a_handshake_that_was_held_back_lets_nobody_in_where_the_server_closed_first() {
+    let mut carried = Carried::new();
+    carried.say();
+    carried.keep();
+    let own = loop {
+        carried.step();
+        if let Some(own) = carried.server.accept() {
+            break own;
+        }
+    };
+    // The client has acknowledged nothing yet: it answers the CLOSE.
+    let now = carried.now;
+    let connection = carried.server.connection(own).expect("known");
+    connection.close(now, CloseCode::NO_ERROR, "");
+    carried.run();
+    carried.server.forget(own);
+    carried.carry();
+    assert_eq!(carried.heard(), 0);
+    assert!(carried.server.handles().is_empty());
+}
+
+#[test]
 fn a_handshake_of_another_attempt_lets_the_same_client_in() {
     let mut carried = Carried::new();
     carried.run();
