@@ -168,14 +168,14 @@ impl Reading {
     }
 }
 
-/// Reads a file to its end, a few chunks ahead. It takes a thread while there is room for more, and none waits for
-/// a peer: there are a few hundred for all.
+/// Reads a file to its end, a few chunks ahead. It takes a thread once there is room for several, and none
+/// waits for a peer: there are a few hundred for all.
 async fn read_ahead(
     mut reading: Reading,
     mut give: mpsc::Sender<Vec<u8>>,
 ) -> Result<ObjectSummary, String> {
     while reading.left > 0 {
-        if give.reserve().await.is_err() {
+        if give.reserve_many(AHEAD / 2).await.is_err() {
             return Err("nobody wants it any more".into());
         }
         let work = move || {
