@@ -634,6 +634,15 @@ mod tests {
     }
 
     #[test]
+    fn where_packets_overtake_others_those_far_enough_behind_are_lost() {
+        let mut sent = ten(LossRules::default());
+        sent.reordering.on_late(Duration::from_millis(4));
+        acknowledge(&mut sent, at(10), 9);
+        // Between four and five milliseconds are waited for.
+        assert_eq!(numbers(sent.detect_lost(at(10), RTT)), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
     fn reordering_that_is_ignored_leaves_the_threshold() {
         for (reordering, lost) in [
             (Reordering::Adaptive, vec![]),
