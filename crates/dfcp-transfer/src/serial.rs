@@ -9,7 +9,6 @@ use std::time::Duration;
 use dfcp::{ObjectSummary, Progress};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::ledger::{Announced, Ledger, Received, blocking, compare};
@@ -29,7 +28,7 @@ use crate::tenants::Tenant;
 
 /// Bytes that are read, written and hashed at a time.
 const CHUNK: usize = 256 << 10;
-/// Chunks between the file's thread and the network.
+/// Chunks between the file and the network.
 const AHEAD: usize = 8;
 /// How long the last words may take to arrive.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -106,21 +105,25 @@ async fn send_one<W: AsyncWrite + Unpin>(
         Err(reason) => return Ok(Err(reason)),
     };
     message::write(stream, &FromSender::Content { index }).await?;
-    let reading = file.try_clone()?;
-    let (mut chunks, read) = read_ahead(reading, source.entry.size);
-    let mut left = source.entry.size;
-    while let Some(chunk) = chunks.recv().await {
-        stream.write_all(&chunk).await?;
-        progress.add(chunk.len() as u64);
-        left -= chunk.len() as u64;
-    }
-    // The receiver counts on as many bytes as were offered.
-    while left > 0 {
-        let zeros = &ZEROS[..ZEROS.len().min(usize::try_from(left).unwrap_or(CHUNK))];
-        stream.write_all(zeros).await?;
-        left -= zeros.len() as u64;
-    }
-    let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
+    let reading = Reading::new(file.try_clone()?, source.entry.size);
+    let (give, mut chunks) = mpsc::channel::<Vec<u8>>(AHEAD);
+    let sending = async move {
+        let mut left = source.entry.size;
+        while let Some(chunk) = chunks.recv().await {
+            stream.write_all(&chunk).await?;
+            progress.add(chunk.len() as u64);
+            left -= chunk.len() as u64;
+        }
+        // The receiver counts on as many bytes as were offered.
+        while left > 0 {
+            let zeros = &ZEROS[..ZEROS.len().min(usize::try_from(left).unwrap_or(CHUNK))];
+            stream.write_all(zeros).await?;
+            left -= zeros.len() as u64;
+        }
+        Ok::<_, Error>(())
+    };
+    let (read, sending) = tokio::join!(read_ahead(reading, give), sending);
+    sending?;
     let sent = read.and_then(|summary| {
         source.check(&file)?;
         Ok(FromSender::Sent {
@@ -132,31 +135,70 @@ async fn send_one<W: AsyncWrite + Unpin>(
     Ok(sent)
 }
 
-type Job<T> = JoinHandle<Result<T, String>>;
+/// A file that is read in order and hashed.
+struct Reading {
+    file: File,
+    hasher: blake3::Hasher,
+    size: u64,
+    left: u64,
+}
 
-/// Reads `size` bytes on a thread of their own, a few chunks ahead.
-fn read_ahead(mut file: File, size: u64) -> (mpsc::Receiver<Vec<u8>>, Job<ObjectSummary>) {
-    let (give, take) = mpsc::channel(AHEAD);
-    let read = tokio::task::spawn_blocking(move || {
-        let mut hasher = blake3::Hasher::new();
-        let mut left = size;
-        while left > 0 {
-            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
-            let n = file.read(&mut chunk).map_err(|error| error.to_string())?;
-            if n == 0 {
-                return Err("it became shorter while it was being sent".into());
-            }
-            chunk.truncate(n);
-            hasher.update(&chunk);
-            left -= n as u64;
-            if give.blocking_send(chunk).is_err() {
-                return Err("nobody wants it any more".into());
-            }
+impl Reading {
+    fn new(file: File, size: u64) -> Self {
+        let hasher = blake3::Hasher::new();
+        Self {
+            file,
+            hasher,
+            size,
+            left: size,
         }
-        let hash = *hasher.finalize().as_bytes();
-        Ok(ObjectSummary { size, hash })
-    });
-    (take, read)
+    }
+
+    fn next(&mut self) -> Result<Vec<u8>, String> {
+        let mut chunk = vec![0; CHUNK.min(usize::try_from(self.left).unwrap_or(CHUNK))];
+        let read = self.file.read(&mut chunk);
+        let n = read.map_err(|error| error.to_string())?;
+        if n == 0 {
+            return Err("it became shorter while it was being sent".into());
+        }
+        chunk.truncate(n);
+        self.hasher.update(&chunk);
+        self.left -= n as u64;
+        Ok(chunk)
+    }
+}
+
+/// Reads a file to its end, a few chunks ahead. It takes a thread once there is room for several, and none
+/// waits for a peer: there are a few hundred for all.
+async fn read_ahead(
+    mut reading: Reading,
+    mut give: mpsc::Sender<Vec<u8>>,
+) -> Result<ObjectSummary, String> {
+    while reading.left > 0 {
+        if give.reserve_many(AHEAD / 2).await.is_err() {
+            return Err("nobody wants it any more".into());
+        }
+        let work = move || {
+            while reading.left > 0
+                && let Ok(place) = give.try_reserve()
+            {
+                place.send(reading.next()?);
+            }
+            Ok::<_, String>((reading, give))
+        };
+        (reading, give) = on_a_thread(work).await?;
+    }
+    Ok(ObjectSummary {
+        size: reading.size,
+        hash: *reading.hasher.finalize().as_bytes(),
+    })
+}
+
+async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Receives into `store` what comes over `stream`, and answers over `control`; `None` if the peer left
@@ -313,9 +355,11 @@ impl Incoming {
         reader: &mut Reader<R>,
         target: Option<std::io::Result<File>>,
     ) -> Result<Arrived, Error> {
-        let (chunks, written) = write_behind(target);
-        let content = self.read_content(reader, chunks).await;
-        let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
+        let (give, chunks) = mpsc::channel(AHEAD);
+        let (content, written) = tokio::join!(
+            self.read_content(reader, give),
+            write_behind(target, chunks)
+        );
         content?;
         let word = match reader.next().await?.ok_or_else(ended)? {
             FromSender::Sent {
@@ -369,26 +413,30 @@ fn ended() -> Error {
     Error::protocol("the sender ended the session early")
 }
 
-/// Writes and hashes on a thread of its own, some chunks behind.
-fn write_behind(
+/// Writes and hashes what comes, some chunks behind. It takes a thread while there is something to write.
+async fn write_behind(
     target: Option<std::io::Result<File>>,
-) -> (mpsc::Sender<Vec<u8>>, Job<ObjectSummary>) {
-    let (give, mut take) = mpsc::channel::<Vec<u8>>(AHEAD);
-    let written = tokio::task::spawn_blocking(move || {
-        let mut target = target.transpose().map_err(|error| error.to_string())?;
-        let mut hasher = blake3::Hasher::new();
-        let mut size = 0;
-        while let Some(chunk) = take.blocking_recv() {
-            if let Some(file) = &mut target {
-                file.write_all(&chunk).map_err(|error| error.to_string())?;
-                hasher.update(&chunk);
+    mut chunks: mpsc::Receiver<Vec<u8>>,
+) -> Result<ObjectSummary, String> {
+    let mut target = target.transpose().map_err(|error| error.to_string())?;
+    let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+    while let Some(first) = chunks.recv().await {
+        let work = move || {
+            let mut next = Some(first);
+            while let Some(chunk) = next {
+                if let Some(file) = &mut target {
+                    file.write_all(&chunk).map_err(|error| error.to_string())?;
+                    hasher.update(&chunk);
+                }
+                size += chunk.len() as u64;
+                next = chunks.try_recv().ok();
             }
-            size += chunk.len() as u64;
-        }
-        let hash = *hasher.finalize().as_bytes();
-        Ok(ObjectSummary { size, hash })
-    });
-    (give, written)
+            Ok((target, hasher, size, chunks))
+        };
+        (target, hasher, size, chunks) = on_a_thread(work).await?;
+    }
+    let hash = *hasher.finalize().as_bytes();
+    Ok(ObjectSummary { size, hash })
 }
 
 #[cfg(test)]

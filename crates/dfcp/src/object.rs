@@ -250,14 +250,14 @@ impl<R: Read> Reading<R> {
 }
 
 /// Reads a source as its blocks are taken, to its end, and says its hash; who takes no more ends it. A thread is
-/// taken while there is room for some, and never waits for it: there are a few hundred threads for all, and
+/// taken once there is room for several, and never waits for it: there are a few hundred threads for all, and
 /// peers that take nothing for long could have them all.
 async fn read_all<R: Read + Send + 'static>(
     mut reading: Reading<R>,
     mut full: mpsc::Sender<Vec<u8>>,
     mut spare: std::sync::mpsc::Receiver<Vec<u8>>,
 ) -> io::Result<[u8; 32]> {
-    while reading.left > 0 && full.reserve().await.is_ok() {
+    while reading.left > 0 && full.reserve_many(READ_AHEAD / 2).await.is_ok() {
         let work = move || {
             while reading.left > 0
                 && let Ok(place) = full.try_reserve()

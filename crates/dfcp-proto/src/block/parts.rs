@@ -7,6 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// 20 ms has in flight. When it is used up the oldest symbol is dropped, as if it had been lost.
 const MAX_BYTES: usize = 1 << 18;
 
+/// The shortest symbol that any path is too narrow for: a datagram of 1200 bytes holds one of this size, whatever is
+/// beside it.
+const LEAST_SYMBOL: usize = 1024;
+/// Parts have this many bytes on average, since a symbol is cut into as few as can be, all but the last as long as
+/// each other: what is kept of a part and of a symbol beside their bytes is then less than these.
+const LEAST_PART: usize = LEAST_SYMBOL / 2;
+
 /// A symbol: its channel, the offset of its block, its ESI.
 pub type SymbolName = (u64, u64, u32);
 
@@ -46,13 +53,14 @@ impl Parts {
     /// payload.
     ///
     /// # Errors
-    /// A part that is empty, or reaches beyond its symbol, is the peer's fault.
+    /// A part that is empty, or reaches beyond its symbol, is the peer's fault, and so are parts of a symbol that
+    /// every path carries whole, or more parts than any path makes of one.
     pub fn push(&mut self, name: SymbolName, part: Part<'_>) -> Result<Option<Vec<u8>>, CloseCode> {
         let end = part.at.checked_add(part.len);
         let end = end.filter(|&end| part.len > 0 && end <= part.symbol_len);
         let end = end.ok_or(CloseCode::PROTOCOL)?;
         // No datagram is longer: such a symbol is none.
-        if part.symbol_len > usize::from(u16::MAX) {
+        if !(LEAST_SYMBOL..=usize::from(u16::MAX)).contains(&part.symbol_len) {
             return Err(CloseCode::PROTOCOL);
         }
         // ESIs come back after 65,536 symbols: what does not fit is of an earlier one.
@@ -77,6 +85,9 @@ impl Parts {
             symbol.bytes[part.at..end].copy_from_slice(part.data);
         }
         symbol.parts.insert(part.at, end);
+        if symbol.parts.len() > part.symbol_len.div_ceil(LEAST_PART) {
+            return Err(CloseCode::PROTOCOL);
+        }
         let known: usize = symbol.parts.iter().map(|(at, end)| end - at).sum();
         if known == part.symbol_len {
             return Ok(self.remove(name));
@@ -120,13 +131,22 @@ mod tests {
 
     const NAME: SymbolName = (2, 5000, 7);
 
-    fn part(at: usize, data: &[u8]) -> Part<'_> {
+    /// What each byte in these tests stands for.
+    const UNIT: usize = 128;
+
+    /// A part of a symbol of ten units.
+    fn part(at: usize, data: &[u8]) -> Part<'static> {
+        let data = units(data);
         Part {
-            symbol_len: 10,
-            at,
+            symbol_len: 10 * UNIT,
+            at: at.saturating_mul(UNIT),
             len: data.len(),
-            data,
+            data: data.leak(),
         }
+    }
+
+    fn units(data: &[u8]) -> Vec<u8> {
+        data.iter().flat_map(|&byte| [byte; UNIT]).collect()
     }
 
     #[test]
@@ -136,7 +156,7 @@ mod tests {
         assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
         assert_eq!(parts.push(NAME, part(0, &[0, 1, 2])), Ok(None));
         let whole = parts.push(NAME, part(3, &[3, 4, 5])).expect("fits");
-        assert_eq!(whole, Some((0..10).collect()));
+        assert_eq!(whole, Some(units(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])));
         assert_eq!((parts.bytes, parts.symbols.len()), (0, 0));
     }
 
@@ -147,7 +167,7 @@ mod tests {
         assert_eq!(parts.push(NAME, part(4, &[1; 6])), Ok(None));
         assert_eq!(
             parts.push(NAME, part(0, &[2; 4])),
-            Ok(Some(vec![2, 2, 2, 2, 1, 1, 1, 1, 1, 1]))
+            Ok(Some(units(&[2, 2, 2, 2, 1, 1, 1, 1, 1, 1])))
         );
     }
 
@@ -170,6 +190,27 @@ mod tests {
         assert!(parts.bytes <= MAX_BYTES && parts.begun.len() < 1000);
     }
 
+    /// Records of tiny symbols and parts took two hundred times what the bytes do that are counted.
+    #[test]
+    fn what_no_path_makes_is_refused() {
+        let mut parts = Parts::default();
+        let of = |symbol_len, at| Part {
+            symbol_len,
+            at,
+            len: 1,
+            data: &[1],
+        };
+        let mut push = |esi, part| parts.push((2, 0, esi), part);
+        assert_eq!(push(0, of(1023, 0)), Err(CloseCode::PROTOCOL));
+        assert_eq!(push(0, of(1024, 0)), Ok(None));
+        // As many as a path of 1200 bytes makes of the longest, and some.
+        for at in 0..128 {
+            assert_eq!(push(1, of(65_535, 2 * at)), Ok(None), "{at}");
+        }
+        assert_eq!(push(1, of(65_535, 256)), Err(CloseCode::PROTOCOL));
+        assert_eq!(parts.symbols.len(), 2);
+    }
+
     #[test]
     fn copies_and_parts_of_another_symbol_are_told_apart() {
         let mut parts = Parts::default();
@@ -178,22 +219,22 @@ mod tests {
         assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
         assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
         let whole = parts.push(NAME, part(3, &[3, 4, 5])).expect("fits");
-        assert_eq!(whole, Some((0..10).collect()));
+        assert_eq!(whole, Some(units(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])));
         // One of a longer symbol begins it anew.
-        let longer = |at, data| Part {
-            symbol_len: 12,
+        let longer = |at, data: &[u8]| Part {
+            symbol_len: 12 * UNIT,
             ..part(at, data)
         };
         assert_eq!(parts.push(NAME, part(0, &[0; 8])), Ok(None));
         assert_eq!(parts.push(NAME, longer(8, &[1; 4])), Ok(None));
-        assert_eq!(parts.bytes, 12);
+        assert_eq!(parts.bytes, 12 * UNIT);
         let whole = parts.push(NAME, longer(0, &[2; 8])).expect("fits");
-        assert_eq!(whole, Some([&[2; 8][..], &[1; 4]].concat()));
+        assert_eq!(whole, Some(units(&[&[2; 8][..], &[1; 4]].concat())));
         // One that begins where another did and is longer is of another symbol, too.
         assert_eq!(parts.push(NAME, part(0, &[3; 4])), Ok(None));
         assert_eq!(parts.push(NAME, part(0, &[4; 6])), Ok(None));
         let whole = parts.push(NAME, part(6, &[5; 4])).expect("fits");
-        assert_eq!(whole, Some([&[4; 6][..], &[5; 4]].concat()));
+        assert_eq!(whole, Some(units(&[4, 4, 4, 4, 4, 4, 5, 5, 5, 5])));
     }
 
     #[test]

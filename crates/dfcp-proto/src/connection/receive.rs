@@ -77,9 +77,13 @@ impl Connection {
             State::Established => {}
             State::Closing { due, .. } => {
                 *due = (*due).max(1);
-                if is_close(packet.frames) {
+                let news = Farewell::of(packet.frames);
+                if news.closes {
                     // The peer has closed too, or answers: nobody waits for another CLOSE.
                     self.state = State::Closed;
+                }
+                if news.closes || news.acknowledges {
+                    self.settle(now);
                 }
                 return;
             }
@@ -475,8 +479,20 @@ impl Connection {
     }
 }
 
-/// Whether a packet says that the peer closed.
-fn is_close(plaintext: &[u8]) -> bool {
-    let mut frames = FrameIter::new(plaintext);
-    frames.any(|frame| matches!(frame, Ok(Frame::Close { .. })))
+/// What still matters of a packet once this side has closed.
+#[derive(Default)]
+struct Farewell {
+    acknowledges: bool,
+    closes: bool,
+}
+
+impl Farewell {
+    fn of(plaintext: &[u8]) -> Self {
+        let mut news = Self::default();
+        for frame in FrameIter::new(plaintext) {
+            news.acknowledges |= matches!(frame, Ok(Frame::Ack { .. }));
+            news.closes |= matches!(frame, Ok(Frame::Close { .. }));
+        }
+        news
+    }
 }

@@ -104,6 +104,26 @@ mod tests {
     }
 
     #[test]
+    fn who_gives_up_one_of_several_places_still_has_the_others() {
+        let mut seats = Seats::new(64, 3);
+        let (key, remote) = (PublicKey([7; 32]), SocketAddr::from(([192, 0, 2, 1], 1)));
+        let mut numbers = (0..).map(ConnectionHandle);
+        let mut take = |seats: &mut Seats| {
+            let handle = numbers.next().expect("endless");
+            seats.take(handle, key, remote);
+            handle
+        };
+        let first = take(&mut seats);
+        take(&mut seats);
+        take(&mut seats);
+        assert!(!seats.admits(&key) && !seats.has_room_for(remote));
+        seats.leave(first);
+        assert!(seats.admits(&key) && seats.has_room_for(remote));
+        take(&mut seats);
+        assert!(!seats.admits(&key) && !seats.has_room_for(remote));
+    }
+
+    #[test]
     fn who_has_many_networks_of_a_site_leaves_others_a_place() {
         let mut seats = Seats::new(64, 16);
         let address = |text: &str| SocketAddr::new(text.parse().expect("an address"), 1);

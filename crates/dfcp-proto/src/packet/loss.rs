@@ -327,6 +327,18 @@ impl State {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_was_only_late_counts_as_arrived() {
+        let estimator = |arrived, missing| {
+            let mut estimator = LossEstimator::new(LossEstimate::Counted);
+            estimator.update(arrived, missing);
+            estimator
+        };
+        let mut late = estimator(300, 40);
+        (0..30).for_each(|_| late.undo_loss());
+        assert_eq!(late.estimate(), estimator(330, 10).estimate());
+    }
+
     /// How likely B(a, b) exceeds `most`: its density, added up.
     fn exceeds(a: f64, b: f64, most: f64) -> f64 {
         const STEPS: u32 = 200_000;

@@ -86,8 +86,14 @@ pub struct SentPackets<C> {
     lost: BTreeMap<u64, SentPacket<C>>,
     /// No packet from here on is written off but by acknowledgements.
     first_counted: u64,
+    /// Runs of numbers that acknowledgements named, first and last: reports repeat them, and while a packet
+    /// before them is in flight there may be as many as leave in two round trips.
+    named: BTreeMap<u64, u64>,
     /// An empty list for the next outcome.
     spare: Vec<(u64, SentPacket<C>)>,
+    /// Records that acknowledgements had looked at.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// A lost packet is remembered for this long at least, and for [`REMEMBERED_ROUNDS`]: longer than
@@ -116,7 +122,10 @@ impl<C> SentPackets<C> {
             reordering: ReorderingWindow::new(),
             lost: BTreeMap::new(),
             first_counted: 0,
+            named: BTreeMap::new(),
             spare: Vec::new(),
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -216,17 +225,13 @@ impl<C> SentPackets<C> {
         };
         for range in ranges.iter() {
             self.find_late(range.clone(), &mut outcome);
-            let low = (*range.start()).max(self.base);
-            for pn in low..=*range.end() {
-                let packet = &mut self.packets[(pn - self.base) as usize];
-                match packet.state {
-                    State::Skipped => return None,
-                    State::Acked | State::Unacknowledged | State::Lost => continue,
-                    State::InFlight => self.bytes_in_flight -= u64::from(packet.size),
-                }
-                packet.state = State::Acked;
-                outcome.acked.push((pn, packet.settle()));
+            let mut next = (*range.start()).max(self.base);
+            while next <= *range.end() {
+                let fresh = self.next_fresh(next..=*range.end());
+                next = fresh.end() + 1;
+                self.acknowledge(fresh, &mut outcome)?;
             }
+            self.note_named((*range.start()).max(self.base), *range.end());
         }
         if self.rules.reordering == Reordering::Adaptive {
             self.learn_order(&outcome);
@@ -237,6 +242,50 @@ impl<C> SentPackets<C> {
             outcome.largest_advanced = true;
         }
         Some(outcome)
+    }
+
+    /// The first run of numbers within `range` that no acknowledgement has named; one of none behind it.
+    fn next_fresh(&self, range: RangeInclusive<u64>) -> RangeInclusive<u64> {
+        let (mut first, last) = range.into_inner();
+        if let Some((_, &end)) = self.named.range(..=first).next_back() {
+            first = first.max(end + 1);
+        }
+        let behind = self.named.range(first..).next();
+        let end = behind.map_or(last, |(&start, _)| last.min(start - 1));
+        first..=end
+    }
+
+    /// Applies a run of acknowledged numbers; `None` if one of them was never sent.
+    fn acknowledge(&mut self, run: RangeInclusive<u64>, outcome: &mut AckOutcome<C>) -> Option<()> {
+        for pn in run {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            let packet = &mut self.packets[(pn - self.base) as usize];
+            match packet.state {
+                State::Skipped => return None,
+                State::Acked | State::Unacknowledged | State::Lost => continue,
+                State::InFlight => self.bytes_in_flight -= u64::from(packet.size),
+            }
+            packet.state = State::Acked;
+            outcome.acked.push((pn, packet.settle()));
+        }
+        Some(())
+    }
+
+    /// Joins a run to those that were named.
+    fn note_named(&mut self, mut first: u64, mut last: u64) {
+        if first > last {
+            return; // forgotten
+        }
+        while let Some((&start, &end)) = self.named.range(..=last + 1).next_back()
+            && end + 1 >= first
+        {
+            self.named.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.named.insert(first, last);
     }
 
     /// Packets within `range` that had been declared lost.
@@ -358,6 +407,11 @@ impl<C> SentPackets<C> {
             self.beside -= usize::from(front.is_beside);
             self.packets.pop_front();
             self.base += 1;
+        }
+        while let Some(run) = self.named.first_entry()
+            && *run.get() < self.base
+        {
+            run.remove();
         }
         let keep = REMEMBERED.max(REMEMBERED_ROUNDS * rtt);
         while let Some(oldest) = self.lost.first_entry() {
@@ -508,20 +562,62 @@ mod tests {
 
     /// An ACK of one packet alone.
     fn acknowledge(sent: &mut SentPackets<()>, now: Instant, pn: u64) -> AckOutcome<()> {
+        acknowledge_all(sent, now, &[(pn, pn)])
+    }
+
+    /// An ACK of ranges, the newest first.
+    fn acknowledge_all(
+        sent: &mut SentPackets<()>,
+        now: Instant,
+        ranges: &[(u64, u64)],
+    ) -> AckOutcome<()> {
         let mut frame = Vec::new();
+        let largest = ranges[0].1;
         let head = AckHead {
-            largest: pn,
+            largest,
             ..AckHead::default()
         };
-        Frame::emit_ack(&mut frame, head, [(pn, pn)].into_iter(), 100);
+        Frame::emit_ack(&mut frame, head, ranges.iter().copied(), 100);
         match FrameIter::new(&frame).next() {
-            Some(Ok(Frame::Ack { ranges, .. })) => sent.on_ack(now, pn, &ranges).expect("sent"),
+            Some(Ok(Frame::Ack { ranges, .. })) => {
+                sent.on_ack(now, largest, &ranges).expect("sent")
+            }
             other => panic!("{other:?}"),
         }
     }
 
     fn numbers(packets: Vec<(u64, SentPacket<()>)>) -> Vec<u64> {
         packets.into_iter().map(|(pn, _)| pn).collect()
+    }
+
+    #[test]
+    fn what_was_acknowledged_costs_nothing_when_it_is_named_again() {
+        let mut sent = ten(LossRules::default());
+        // The first one is waited for, so that none is forgotten.
+        let ranges = [[(6, 7), (2, 3)], [(9, 9), (2, 7)], [(9, 9), (1, 3)]];
+        let news = [vec![6, 7, 2, 3], vec![9, 4, 5], vec![1]];
+        for (ranges, news) in ranges.into_iter().zip(news) {
+            let outcome = acknowledge_all(&mut sent, at(20), &ranges);
+            assert_eq!(numbers(outcome.acked), news);
+        }
+        for _ in 0..100 {
+            let outcome = acknowledge_all(&mut sent, at(20), &[(9, 9), (1, 7)]);
+            assert!(outcome.acked.is_empty());
+        }
+        assert_eq!(sent.looked_at, 8, "each once");
+        assert_eq!(sent.bytes_in_flight(), 2000);
+        let named: Vec<_> = sent.named.clone().into_iter().collect();
+        assert_eq!(named, [(1, 7), (9, 9)]);
+        // What is forgotten takes no room.
+        acknowledge_all(&mut sent, at(20), &[(0, 9)]);
+        (0..2).for_each(|_| drop(sent.detect_lost(at(20), RTT)));
+        assert!(sent.packets.is_empty() && sent.named.is_empty());
+        assert!(
+            acknowledge_all(&mut sent, at(20), &[(0, 9)])
+                .acked
+                .is_empty()
+        );
+        assert!(sent.named.is_empty());
     }
 
     #[test]
@@ -535,6 +631,15 @@ mod tests {
             acknowledge(&mut sent, at(20), 3);
             assert_eq!(numbers(sent.detect_lost(at(20), RTT)), lost);
         }
+    }
+
+    #[test]
+    fn where_packets_overtake_others_those_far_enough_behind_are_lost() {
+        let mut sent = ten(LossRules::default());
+        sent.reordering.on_late(Duration::from_millis(4));
+        acknowledge(&mut sent, at(10), 9);
+        // Between four and five milliseconds are waited for.
+        assert_eq!(numbers(sent.detect_lost(at(10), RTT)), [0, 1, 2, 3, 4]);
     }
 
     #[test]

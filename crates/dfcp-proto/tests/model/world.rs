@@ -25,6 +25,20 @@ impl World {
         }
     }
 
+    /// What the client says acknowledges what it heard.
+    fn say(&mut self, bounds: &Bounds) {
+        let heard = self.client.heard.is_some();
+        self.up(bounds, if heard { Body::Ack } else { Body::Nothing });
+    }
+
+    /// What left under the keys of another answer leaves again, as in `Connection::switch_to`.
+    fn repeat(&mut self, bounds: &Bounds) {
+        match self.client.phase {
+            Phase::Closing => self.up(bounds, Body::Close),
+            _ => self.say(bounds),
+        }
+    }
+
     fn down(&mut self, bounds: &Bounds, session: Session, body: Body) {
         let Some(seat) = self.seats.get_mut(&session) else {
             return;
@@ -69,11 +83,19 @@ impl World {
         if !is_ours || expired || used || self.seats.contains_key(&session) {
             return;
         }
-        let client = &self.client;
-        if session.who == Who::Client && client.session != Some(session) {
+        let is_client = session.who == Who::Client;
+        if is_client && !self.client.answers.contains(&session) {
             self.wrong = Some(AUTHENTIC);
         }
         self.used.insert(session, self.slot);
+        let mut seats = self.seats.iter();
+        let is_in = seats.any(|(other, seat)| other.who == session.who && seat.at == from);
+        if self.settled.contains_key(&session.who) || is_in {
+            return;
+        }
+        if is_client && self.has_gone_on {
+            self.wrong = Some(GONE);
+        }
         let seat = Seat {
             is_open: true,
             at: from,
@@ -102,6 +124,13 @@ impl World {
         };
         if !seat.seen.insert(number) && bounds.has(Rule::PacketsCountOnce) {
             return;
+        }
+        let goes_on = matches!(body, Body::Ack | Body::Close);
+        self.has_gone_on |= goes_on && session.who == Who::Client;
+        let settles = bounds.has(Rule::GoingOnSettles)
+            && (seat.is_open || bounds.has(Rule::AlsoOnceTheServerClosed));
+        if goes_on && settles {
+            self.settled.entry(session.who).or_insert(self.slot);
         }
         if !seat.is_open {
             if body == Body::Close {
@@ -160,21 +189,34 @@ impl World {
     /// What reaches the client.
     fn on_client(&mut self, bounds: &Bounds, packet: Packet) {
         let client = &mut self.client;
+        let lives = matches!(client.phase, Phase::Open | Phase::Closing);
         match packet {
             Packet::SynAck(session) if client.phase == Phase::Waiting => {
                 client.phase = Phase::Open;
                 client.session = Some(session);
+                client.answers.insert(session);
                 self.net.insert(Packet::Confirm(session));
             }
-            Packet::Down(session, number, body) if client.session == Some(session) => {
+            Packet::SynAck(session) if lives && client.heard.is_none() => {
+                client.answers.insert(session);
+                self.net.insert(Packet::Confirm(session));
+            }
+            Packet::Down(session, number, body)
+                if client.session == Some(session)
+                    || lives && client.heard.is_none() && client.answers.contains(&session) =>
+            {
                 if !client.seen.insert(number) {
                     return;
                 }
                 client.heard.get_or_insert(client.next);
-                match (client.phase, body) {
+                let (before, said) = (client.session.replace(session), client.next > 0);
+                if before != Some(session) && said {
+                    self.repeat(bounds);
+                }
+                match (self.client.phase, body) {
                     (Phase::Open, Body::Challenge(n)) => self.up(bounds, Body::Response(n)),
                     (Phase::Open | Phase::Closing, Body::Close) => {
-                        client.phase = Phase::ClosedByPeer;
+                        self.client.phase = Phase::ClosedByPeer;
                         self.up(bounds, Body::Close);
                     }
                     _ => {}
@@ -212,7 +254,7 @@ impl World {
                 self.on_up(bounds, session, (number, body), from);
             }
             Step::Junk(session, number, from) => self.on_junk(session, number, from),
-            Step::ClientSays => self.up(bounds, Body::Nothing),
+            Step::ClientSays => self.say(bounds),
             Step::ClientMoves => self.client.at = Address::Away,
             Step::ClientCloses => {
                 self.client.phase = Phase::Closing;
@@ -239,11 +281,15 @@ impl World {
                 self.slot += 1;
                 let now = self.slot;
                 self.used.retain(|_, slot| now < *slot + 2);
+                let kept = 1 + u8::from(bounds.has(Rule::SettledOutlivesCookies));
+                self.settled.retain(|_, slot| now < *slot + kept);
             }
             Step::Crash => {
                 self.life += 1;
                 self.seats.clear();
                 self.used.clear();
+                self.settled.clear();
+                self.has_gone_on = false;
             }
         }
     }

@@ -7,6 +7,7 @@
 mod bodies;
 mod bursts;
 mod common;
+mod counts;
 mod ctcp;
 mod datagrams;
 mod ending;

@@ -509,9 +509,13 @@ fn a_handshake_that_was_held_back_lets_nobody_in_once_its_client_has_gone_on() {
             carried.end();
         }
         let connections = usize::from(!is_over);
+        let is_ack = |packet: &&Vec<u8>| matches!(Packet::parse(packet), Ok(Packet::Ack(_)));
+        let acks = carried.kept.iter().filter(is_ack).count() as u64;
         for wait in [MS(0), SECOND, 100 * SECOND] {
             carried.wait(wait);
+            let refused = carried.server.stats().refused;
             carried.carry();
+            assert_eq!(carried.server.stats().refused - refused, acks);
             assert_eq!(carried.heard(), 0, "after {wait:?}");
             assert!(carried.server.handles().len() <= connections);
         }
@@ -529,6 +533,28 @@ fn who_closes_before_he_has_acknowledged_anything_is_not_heard_again() {
     carried.end();
     carried.carry();
     assert_eq!(carried.heard(), 0);
+}
+
+#[test]
+fn a_handshake_that_was_held_back_lets_nobody_in_where_the_server_closed_first() {
+    let mut carried = Carried::new();
+    carried.say();
+    carried.keep();
+    let own = loop {
+        carried.step();
+        if let Some(own) = carried.server.accept() {
+            break own;
+        }
+    };
+    // The client has acknowledged nothing yet: it answers the CLOSE.
+    let now = carried.now;
+    let connection = carried.server.connection(own).expect("known");
+    connection.close(now, CloseCode::NO_ERROR, "");
+    carried.run();
+    carried.server.forget(own);
+    carried.carry();
+    assert_eq!(carried.heard(), 0);
+    assert!(carried.server.handles().is_empty());
 }
 
 #[test]

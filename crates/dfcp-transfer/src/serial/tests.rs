@@ -364,3 +364,77 @@ async fn of_a_reason_no_more_is_kept_than_a_person_reads() {
         assert!(problem.message.starts_with("xx") && problem.message.len() < 1000);
     }
 }
+
+/// Runs two sessions, which never end, in a process with one thread for what blocks, and then whatever else wants
+/// one, once `have_begun` says that they stand still.
+fn leave_a_thread(sessions: impl Future, have_begun: impl Fn() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let other = async {
+        while !have_begun() {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::spawn_blocking(|| 7).await.unwrap()
+    };
+    let work = async {
+        tokio::select! {
+            _ = Box::pin(sessions) => unreachable!("they stand still"),
+            seven = other => seven,
+        }
+    };
+    let done =
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), work).await });
+    // One that waits for ever would keep the runtime from ending.
+    runtime.shutdown_background();
+    assert_eq!(done, Ok(7), "no thread is left");
+}
+
+#[test]
+fn senders_that_fall_silent_take_no_thread() {
+    let benches = [(); 2].map(|()| Bench::new(OnConflict::Error));
+    let [one, other] = benches.each_ref().map(|bench| {
+        bench.play(async |out| {
+            message::write(out, &offer_of(&["x"], 100)).await.unwrap();
+            let content = FromSender::Content { index: 0 };
+            message::write(out, &content).await.unwrap();
+            out.write_all(&[1; 60]).await.unwrap();
+            std::future::pending().await
+        })
+    });
+    let has_part = |bench: &Bench| {
+        let part = bench.received("x.dfcp-partial");
+        part.is_some_and(|part| part.len() == 60)
+    };
+    leave_a_thread(async { tokio::join!(one, other) }, || {
+        benches.iter().all(has_part)
+    });
+}
+
+#[test]
+fn receivers_that_fall_silent_take_no_thread() {
+    let bench = Bench::new(OnConflict::Error);
+    // More than is read ahead.
+    let path = bench.write("x", &random(2 * (AHEAD + 2) * CHUNK));
+    let sources = Sources::scan(&[path]).unwrap();
+    let begun = std::cell::Cell::new(0);
+    let [one, other] = [(); 2].map(|()| async {
+        let (near, far) = duplex(PIPE);
+        let (replies, out) = split(near);
+        let meter = Meter::start();
+        let silent = async {
+            let (far, _out) = split(far);
+            let mut reader = Reader::new(far);
+            while reader.next::<FromSender>().await.unwrap()
+                != Some(FromSender::Content { index: 0 })
+            {}
+            reader.bytes(&mut [0]).await.unwrap();
+            begun.set(begun.get() + 1);
+            std::future::pending::<()>().await
+        };
+        tokio::join!(send(replies, out, &sources, &meter), silent)
+    });
+    leave_a_thread(async { tokio::join!(one, other) }, || begun.get() == 2);
+}
