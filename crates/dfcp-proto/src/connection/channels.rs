@@ -299,6 +299,7 @@ impl Connection {
             return Err(ChannelError::Reset(code));
         }
         let n = read(recv, &mut self.inc.credit);
+        recv.on_read(now, self.out.path.rtt.smoothed());
         let gap = match n {
             0 => recv.read_gap(&mut self.inc.credit),
             _ => None,
