@@ -64,6 +64,20 @@ pub fn limit(text: &str) -> Result<Rate, String> {
     }
 }
 
+/// A limit that somebody types. A bare number below a hundred kilobits is most often one of `rsync --bwlimit`, whose
+/// unit is KiB/s: it is not taken for a thousandth of that without a word.
+pub fn typed_limit(text: &str) -> Result<Rate, String> {
+    let limit = limit(text)?;
+    if limit.as_bps() < 100_000 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let as_rsync = Rate::from_bps(limit.as_bps() * 8 * 1024);
+        return Err(format!(
+            "rates are in bits per second, so this is {limit}: write {text}bit/s if that is meant, or a \
+             unit; as rsync's --bwlimit={text} it is {as_rsync}"
+        ));
+    }
+    Ok(limit)
+}
+
 /// A time with a unit (`us`, `ms`, `s`, `m`, `h`); a bare number means seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, suffix) = split(text)?;
@@ -219,6 +233,20 @@ mod tests {
         for bad in ["B", "xB/s", "bit/s", "/s", "20M/s"] {
             assert!(rate(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_number_of_rsync_is_not_taken_for_bits() {
+        let why = typed_limit("1000").unwrap_err();
+        assert!(why.contains("this is 1.0 kbit/s"), "{why}");
+        assert!(
+            why.contains("1000bit/s") && why.contains("8.19 Mbit/s"),
+            "{why}"
+        );
+        assert_eq!(typed_limit("1000bit/s"), rate("1k"));
+        assert_eq!(typed_limit("1k"), rate("1k"));
+        assert_eq!(typed_limit("100000"), rate("100k"));
+        assert!(typed_limit("20").unwrap_err().contains("20M"));
     }
 
     #[test]

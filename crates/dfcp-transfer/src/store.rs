@@ -272,9 +272,15 @@ impl Store {
         Ok(Arc::new(store))
     }
 
-    /// Whether `path` is a directory that is there.
+    /// Whether `path` is a directory that is there. A symbolic link to one is none, nor is what is beneath it: it may
+    /// lead out of the copy, to what nobody meant to write, or into another part of it.
     pub(crate) fn has_dir(&self, path: &str) -> bool {
-        !self.absent && self.dir.is_dir(name::path(path))
+        let is_dir = |path| {
+            self.dir
+                .symlink_metadata(name::path(path))
+                .is_ok_and(|at| at.is_dir())
+        };
+        !self.absent && way_to(path).all(is_dir)
     }
 
     /// Makes the directory `path` with its parents, unless it is there.
@@ -284,7 +290,11 @@ impl Store {
         }
         let created = || {
             self.make_way_for_directories(path)?;
-            self.dir.create_dir_all(name::path(path))
+            // A link to a directory would do for what is made below it.
+            match self.in_the_way(path) {
+                Some(_) => Err(io::ErrorKind::NotADirectory.into()),
+                None => self.dir.create_dir_all(name::path(path)),
+            }
         };
         created().map_err(|error| match self.in_the_way(path) {
             Some((there, at)) => conflict_with(&there, &at),
@@ -308,6 +318,12 @@ impl Store {
             OnConflict::Rename | OnConflict::Overwrite | OnConflict::Newer => None,
         }
     }
+}
+
+/// The directories above `path` from the first one on, and itself.
+fn way_to(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at);
+    ends.chain([path.len()]).map(|end| &path[..end])
 }
 
 pub(crate) fn cap_identity(metadata: &cap_std::fs::Metadata) -> (u64, u64) {
@@ -345,7 +361,13 @@ fn conflict(path: &str) -> Problem {
 
 /// The conflict with something that is not replaced in any case, or not by a directory.
 fn conflict_with(there: &cap_std::fs::Metadata, path: &str) -> Problem {
-    if there.is_dir() || there.is_file() || there.is_symlink() {
+    if there.is_symlink() {
+        let message = format!(
+            "{path} is a symbolic link at the receiver and a directory at the sender (sync --delete replaces it)"
+        );
+        return Problem::new(ProblemKind::Conflict, message);
+    }
+    if there.is_dir() || there.is_file() {
         return conflict_of_kinds(path);
     }
     let message =

@@ -44,12 +44,94 @@ const MOVING: [&str; 7] = [
     "dfcp-probe",
 ];
 
+/// What the pages of commands show, and what it is for.
+const EXAMPLES: [(&str, &[(&str, &str)]); 6] = [
+    (
+        "dfcp-cp",
+        &[
+            (
+                "There, as scp does",
+                "dfcp cp -r data/ photos.tar server:incoming/",
+            ),
+            ("Back", "dfcp cp 'server:results/*.csv' ."),
+            (
+                "What would be sent, or change",
+                "dfcp cp -n -r --exclude '*.o' src server:",
+            ),
+            (
+                "Through an hour in which the line fails now and then, with 20 Mbit/s at most",
+                "dfcp cp --retry 1h -b 20M disk.img server:",
+            ),
+        ],
+    ),
+    (
+        "dfcp-sync",
+        &[(
+            "Make the copy there like the directory here",
+            "dfcp sync --delete photos server:photos",
+        )],
+    ),
+    (
+        "dfcp-send",
+        &[
+            ("By a code, which it prints", "dfcp send data/ photos.tar"),
+            (
+                "To a receiver whose key is known",
+                "dfcp send data/ 203.0.113.7 --peer-key dfcp-pub-b3ac...",
+            ),
+            (
+                "What a pipe gives",
+                "tar c data | dfcp send - 203.0.113.7 --name data.tar",
+            ),
+        ],
+    ),
+    (
+        "dfcp-recv",
+        &[
+            ("By a code", "dfcp recv 7-otter-lamp -o incoming"),
+            (
+                "From one key, for as long as it runs",
+                "dfcp recv -o incoming --allow dfcp-pub-5e1d...",
+            ),
+            ("Into a pipe", "dfcp recv --once -o - | tar x"),
+        ],
+    ),
+    (
+        "dfcp-proxy",
+        &[
+            (
+                "SOCKS5 and HTTP at one local port",
+                "dfcp proxy --socks 1080 203.0.113.7 --peer-key dfcp-pub-b3ac...",
+            ),
+            (
+                "A port here that leads to a host there, as ssh has it",
+                "dfcp proxy -L 5432:db.internal:5432 203.0.113.7",
+            ),
+            (
+                "ssh through it",
+                "ssh -o ProxyCommand='dfcp proxy -W %h:%p 203.0.113.7' host",
+            ),
+        ],
+    ),
+    (
+        "dfcp-run",
+        &[(
+            "A program whose connections go over the server",
+            "dfcp run 203.0.113.7 -- curl https://example.org/",
+        )],
+    ),
+];
+
 /// Writes a man page for `program` and for each of its commands.
 pub fn manual(args: &ManualArgs, program: Command) -> ExitCode {
     let at = Path::new(&args.directory);
     let written = std::fs::create_dir_all(at)
         .and_then(|()| clap_mangen::generate_to(program, at))
-        .and_then(|()| MOVING.iter().try_for_each(|name| add_exit_codes(at, name)));
+        .and_then(|()| MOVING.iter().try_for_each(|name| add_exit_codes(at, name)))
+        .and_then(|()| {
+            let mut pages = EXAMPLES.iter();
+            pages.try_for_each(|(name, examples)| add_examples(at, name, examples))
+        });
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&Failure::io(at, error)),
@@ -65,4 +147,51 @@ fn add_exit_codes(directory: &Path, name: &str) -> io::Result<()> {
         text += &format!(".TP\n{code}\n{}\n", meaning.replace('-', "\\-"));
     }
     page.write_all(text.as_bytes())
+}
+
+/// Adds the section of examples to the page of a command.
+fn add_examples(directory: &Path, name: &str, examples: &[(&str, &str)]) -> io::Result<()> {
+    let mut text = ".SH EXAMPLES\n".to_owned();
+    for (what, command) in examples {
+        let command = command
+            .replace('\\', "\\\\")
+            .replace('-', "\\-")
+            .replace('\'', "\\(aq");
+        text += &format!(".TP\n{what}:\n{command}\n");
+    }
+    let mut page = File::options()
+        .append(true)
+        .open(directory.join(format!("{name}.1")))?;
+    page.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// An option that got another name would be wrong there for long.
+    #[test]
+    fn examples_are_command_lines_that_are_taken() {
+        for (name, examples) in EXAMPLES {
+            let command = name.replace('-', " ");
+            for (_, example) in examples {
+                // Beside other programs, or in an option of theirs.
+                let from = example.find(&command).expect(example);
+                let within = example[..from].ends_with('\'');
+                let end = if within { '\'' } else { '|' };
+                let own = example[from..].split(end).next().unwrap_or_default();
+                // ssh puts these in.
+                let own = own.replace("%h:%p", "host:22");
+                let words = shlex::split(&own).expect(&own).into_iter();
+                // Keys are longer than anybody wants to read.
+                let words = words.map(|word| match word.starts_with("dfcp-pub-") {
+                    true => format!("dfcp-pub-{}", "b3".repeat(32)),
+                    false => word,
+                });
+                let taken = crate::Cli::command().try_get_matches_from(words);
+                assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
+            }
+        }
+    }
 }

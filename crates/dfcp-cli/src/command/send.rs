@@ -49,8 +49,8 @@ pub struct Args {
     code_time: Duration,
     #[command(flatten)]
     peer: PeerOptions,
-    /// Take this much of the path at most, such as 20M; as fast as the path allows below it
-    #[arg(short, long, value_name = "BITS", value_parser = units::limit, conflicts_with = "fixed_rate")]
+    /// Take this much of the path at most, in bits per second, such as 20M for 20 Mbit/s; as fast as the path allows below it
+    #[arg(short, long, value_name = "BITS", value_parser = units::typed_limit, conflicts_with = "fixed_rate")]
     bwlimit: Option<Rate>,
     /// Take only what everybody else leaves of the path
     #[arg(long, conflicts_with = "fixed_rate")]

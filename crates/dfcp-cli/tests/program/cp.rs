@@ -528,6 +528,37 @@ fn files_and_directories_take_each_others_places_with_delete_only() {
     );
 }
 
+/// It may lead out of the copy, or to another directory of it, whose files would be what was copied last.
+#[test]
+fn nothing_is_written_where_a_link_in_place_of_a_directory_leads() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("tree/file"), 5);
+    machines.write(&machines.here("tree/out/file"), 10);
+    machines.write(&machines.here("tree/in/deep/file"), 20);
+    machines.write(&machines.there("outside/file"), 30);
+    machines.write(&machines.there("copy/other/deep/file"), 40);
+    let copy = |path: &str| machines.there("copy").join(path);
+    std::os::unix::fs::symlink("../outside", copy("out")).unwrap();
+    std::os::unix::fs::symlink("other", copy("in")).unwrap();
+    let sync = |more: &[&str]| run(machines.sync().args(more).args(["tree", "there:copy"]));
+    let outside = fs::read(machines.there("outside/file")).unwrap();
+    let (code, _, said) = sync(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("is a symbolic link at the receiver"),
+        "{said}"
+    );
+    assert_eq!(fs::read(machines.there("outside/file")).unwrap(), outside);
+    assert_eq!(fs::read(copy("other/deep/file")).unwrap().len(), 40);
+    // As rsync does.
+    let (code, _, said) = sync(&["--delete"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(fs::read(machines.there("outside/file")).unwrap(), outside);
+    assert!(!copy("other").exists() && !copy("out").is_symlink());
+    assert_eq!(fs::read(copy("out/file")).unwrap().len(), 10);
+    assert_eq!(fs::read(copy("in/deep/file")).unwrap().len(), 20);
+}
+
 #[test]
 fn what_is_in_a_directory_goes_into_the_target_as_with_cp() {
     let machines = Machines::new("");
@@ -592,4 +623,25 @@ fn a_file_beyond_the_limit_of_sizes_fails_with_a_sentence() {
     let message = report["problems"][0]["message"].as_str().unwrap();
     assert!(code == 3 && message.contains("ulimit -f"), "{report}");
     assert!(machines.here("small").exists());
+}
+
+/// A login that waits for something (a menu, a disk that does not answer) and a question of ssh look alike from
+/// here, but for what ssh does to ask.
+#[test]
+fn a_login_that_never_greets_is_given_up_and_a_question_is_waited_for() {
+    let machines = Machines::new("exec sleep 1000");
+    machines.write(&machines.here("file"), 1000);
+    let copy = machines.cp(&["file", "there:", "--timeout", "1s"]).spawn();
+    let (code, report, _) = finish(copy.unwrap());
+    assert_eq!(code, 5, "{report}");
+    let error = report["error"]["message"].as_str().unwrap();
+    assert!(
+        error.starts_with("there: ./shell has not started dfcp there"),
+        "{error}"
+    );
+    // Longer than that.
+    let asks = "printf '#!/bin/sh\\nsleep 6; :\\n' > askpass; chmod 700 askpass; ./askpass";
+    let machines = Machines::new(asks);
+    machines.write(&machines.here("file"), 1000);
+    machines.copies(&["file", "there:", "--timeout", "1s"]);
 }

@@ -20,8 +20,10 @@ const LAST_FIRST_WINDOW: u64 = 2 << 10;
 /// The part of the credit that only first windows may use: of a proxy's 256 MiB it has 2 KiB and the charges of
 /// two blocks for each of 16,384 streams.
 const LAST_PART: u64 = 6;
-/// Least number of streams among which is divided what is free beyond that part: what one of them may have is enough
-/// for a fast path, and what is left if it stops for some others.
+/// Least number of streams among which half of what is free beyond that part is divided: what one of them may have is
+/// enough for a fast path. With half, what is left falls with the root of how many stop with all that they were
+/// given, not with their number: no rule leaves the next of them more than 1/(e n) without knowing how many
+/// come, and this one leaves a third of that after a hundred.
 const LEAST_SHARES: u64 = 8;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
@@ -192,12 +194,13 @@ impl Credit {
 
     /// What a stream that has `own` of the credit, held and promised, may be ahead of its reader beyond its first
     /// window. Alone it has a quarter of the credit, and less with the square of what others leave of a half. Where
-    /// they leave none it has its share of what is free but for the last part, which is for first windows: so
+    /// they leave little it has its share of what is free but for the last part, which is for first windows: so
     /// however many stop reading there is some credit for who comes next.
     pub fn room_ahead(&self, own: u64) -> u64 {
         let (free, all) = self.unclaimed();
         let (free, half) = ((free + own).min(all), all / 2);
-        let share = free.saturating_sub(all / LAST_PART) / (self.streams_ahead + LEAST_SHARES);
+        let shared = free.saturating_sub(all / LAST_PART) / 2;
+        let share = shared / (self.streams_ahead + LEAST_SHARES);
         square(half / 2, free.saturating_sub(half), half).max(share)
     }
 
@@ -209,13 +212,13 @@ impl Credit {
         (free, end.saturating_sub(self.freed))
     }
 
-    /// How much of its first window, which has `initial` bytes, a stream may use now: all while half of the
-    /// credit is free and not promised, and less with the square of what is beyond a quarter. That one is for
+    /// How much of its first window, which has `initial` bytes, a stream may use now: all while three quarters of
+    /// the credit are free and not promised, and less with the square of what is beyond a half. That one is for
     /// streams that are read, and for what is under way when the peer hears of it.
     pub fn first_window_now(&self, initial: u64) -> u64 {
         let (free, all) = self.unclaimed();
         let quarter = all / 4;
-        let part = free.saturating_sub(quarter).min(quarter);
+        let part = free.saturating_sub(all / 2).min(quarter);
         let least = match free < all / LAST_PART {
             true => LAST_FIRST_WINDOW,
             false => LEAST_FIRST_WINDOW,
@@ -357,13 +360,13 @@ mod tests {
         let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
         let (mut first, mut second) = (Ahead::default(), Ahead::default());
         let told = |promised| Ahead { promised, held: 0 };
-        let share = |free, others| (free - 16 * MIB / LAST_PART) / (others + LEAST_SHARES);
+        let share = |free, others| (free - 16 * MIB / LAST_PART) / 2 / (others + LEAST_SHARES);
         assert_eq!(credit.room_ahead(0), 4 * MIB);
         credit.set_ahead(&mut first, told(4 * MIB));
         // One stream's own does not count against it.
         assert_eq!(
             (credit.room_ahead(first.promised), credit.room_ahead(0)),
-            (4 * MIB, share(12 * MIB, 1))
+            (4 * MIB, MIB)
         );
         // What is held counts once.
         (credit.used, credit.first_window) = (2 * MIB, 0);
@@ -372,7 +375,7 @@ mod tests {
             held: 2 * MIB,
         };
         credit.set_ahead(&mut first, held);
-        assert_eq!(credit.room_ahead(0), share(12 * MIB, 1));
+        assert_eq!(credit.room_ahead(0), MIB);
         credit.set_ahead(&mut second, told(6 * MIB));
         assert_eq!(credit.room_ahead(0), share(6 * MIB, 2));
         credit.set_ahead(&mut first, told(0));
@@ -402,17 +405,18 @@ mod tests {
     }
 
     #[test]
-    fn first_windows_are_whole_while_half_is_free_and_a_quarter_stays_for_those_that_are_read() {
+    fn first_windows_are_whole_while_three_quarters_are_free_and_half_stays_for_those_that_are_read()
+     {
         let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
         credit.grant();
         let mut at = |used: u64| {
             credit.used = used;
             credit.first_window_now(MIB)
         };
-        assert_eq!((at(0), at(8 * MIB), at(9 * MIB)), (MIB, MIB, 9 * MIB / 16));
-        assert_eq!((at(10 * MIB), at(11 * MIB)), (MIB / 4, MIB / 16));
+        assert_eq!((at(0), at(4 * MIB), at(5 * MIB)), (MIB, MIB, 9 * MIB / 16));
+        assert_eq!((at(6 * MIB), at(7 * MIB)), (MIB / 4, MIB / 16));
         let least = (LEAST_FIRST_WINDOW, LAST_FIRST_WINDOW);
-        assert_eq!((at(12 * MIB), at(15 * MIB)), least);
+        assert_eq!((at(8 * MIB), at(15 * MIB)), least);
         // What nobody reads, one after the other, never gets there.
         let mut held = 0;
         for _ in 0..1000 {

@@ -169,6 +169,9 @@ impl Connection {
             let metrics = self.out.path.metrics(self.out.sent.bytes_in_flight());
             self.observer.tell(now, || Observation::Metrics(metrics));
         }
+        if in_flight == 0 {
+            self.notify_buffer_room();
+        }
     }
 
     /// Puts back what lost packets carried; says how many were found, and adds those of `groups`.

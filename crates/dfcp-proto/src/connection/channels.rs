@@ -299,6 +299,7 @@ impl Connection {
             return Err(ChannelError::Reset(code));
         }
         let n = read(recv, &mut self.inc.credit);
+        recv.on_read(now, self.out.path.rtt.smoothed());
         let gap = match n {
             0 => recv.read_gap(&mut self.inc.credit),
             _ => None,
@@ -458,27 +459,45 @@ impl Connection {
         }
     }
 
-    /// Something changed for `id`: who waits to write there is told if there is room.
-    pub(super) fn notify_writable(&mut self, id: ChannelId) {
+    /// Something changed for `id`: who waits to write there is told if there is room. True if somebody was.
+    pub(super) fn notify_writable(&mut self, id: ChannelId) -> bool {
         // Where it is closed, the next write says so.
-        if self.wants_write.contains(&id) && self.room_to_write(id).unwrap_or(1) > 0 {
+        let tells = self.wants_write.contains(&id) && self.room_to_write(id).unwrap_or(1) > 0;
+        if tells {
             self.wants_write.remove(&id);
             self.events.push_back(Event::Writable(id));
         }
+        tells
     }
 
-    /// The same for all, where the buffer was full and has room for what each may have.
+    /// The same for those who wait, where the buffer was full and has room for what each may have.
     pub(super) fn notify_buffer_room(&mut self) {
         if self.is_buffer_full && self.free_buffer() >= MIN_UNSENT {
-            self.is_buffer_full = false;
-            self.notify_all_writable();
+            self.notify_waiting();
         }
     }
 
-    /// The same for all.
-    pub(super) fn notify_all_writable(&mut self) {
-        let waiting: Vec<ChannelId> = self.wants_write.iter().copied().collect();
-        waiting.into_iter().for_each(|id| self.notify_writable(id));
+    /// Tells as many of those who wait as there is room for, in turn: thousands that are told of the same room find
+    /// none. Who is told need not write, so the others are told once nothing is in flight any more: until then
+    /// there is an ACK to come, or a loss, and each looks here again.
+    pub(super) fn notify_waiting(&mut self) {
+        let served = match self.out.sent.any_in_flight() {
+            true => self.free_buffer() / MIN_UNSENT,
+            false => u64::MAX,
+        };
+        let turn = self.next_to_write;
+        let waiting = self.wants_write.range(turn..);
+        let waiting = waiting.chain(self.wants_write.range(..turn));
+        let waiting: Vec<ChannelId> = waiting.copied().collect();
+        let mut told = 0;
+        for id in waiting {
+            if told >= served {
+                (self.is_buffer_full, self.next_to_write) = (true, id);
+                return;
+            }
+            told += u64::from(self.notify_writable(id));
+        }
+        self.is_buffer_full = false;
     }
 
     /// Credit that the peer has used and the application has not freed: never above the budget.

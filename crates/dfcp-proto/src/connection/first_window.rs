@@ -57,7 +57,7 @@ impl Connection {
             }
         }
         if withheld < had {
-            self.notify_all_writable();
+            self.notify_waiting();
         }
     }
 }

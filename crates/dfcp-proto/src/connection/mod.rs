@@ -169,6 +169,8 @@ pub struct Connection {
     wants_write: BTreeSet<ChannelId>,
     /// One of them was refused because the send buffer was full.
     is_buffer_full: bool,
+    /// Whose turn it is then.
+    next_to_write: ChannelId,
     /// How often a channel was wanted and there was no room, and nobody was told of room since.
     wants_open: u64,
     events: VecDeque<Event>,
@@ -216,6 +218,7 @@ impl Connection {
             next_remote: [0; 3],
             wants_write: BTreeSet::new(),
             is_buffer_full: false,
+            next_to_write: ChannelId(0),
             wants_open: 0,
             events: VecDeque::new(),
             observer: config.observers.begin(role, remote),

@@ -55,7 +55,7 @@ impl Connection {
             self.out.tell_skips.get_or_insert(now + delay);
         }
         if !freed.is_empty() {
-            self.notify_all_writable();
+            self.notify_waiting();
         }
         freed.into_iter().for_each(|id| self.check_acknowledged(id));
     }

@@ -3,7 +3,7 @@
 use crate::common::raw::RawClient;
 use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
 use dfcp_proto::wire::Frame;
-use dfcp_proto::{ChannelKind, Event, Read, TransportConfig, VarInt};
+use dfcp_proto::{ChannelId, ChannelKind, Event, Read, TransportConfig, VarInt};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 const MIB: u64 = 1 << 20;
@@ -503,4 +503,50 @@ fn a_servers_lost_first_answer_is_repeated_after_round_trips_of_this_path() {
     assert!(pair.run_until(SECOND, &mut answer));
     let waited = pair.now.saturating_since(start);
     assert!(waited < MS(100), "{waited:?} on a path of 10 ms");
+}
+
+/// A driver writes where it is told that it may, and nowhere else.
+#[test]
+fn of_those_that_wait_for_the_buffer_as_many_are_told_as_it_has_room_for() {
+    let mut pair = established(PairConfig {
+        client: TransportConfig::default()
+            .send_buffer(MIB)
+            .max_channels(200),
+        server: TransportConfig::default().max_channels(200),
+        ..PairConfig::symmetric(link(100, 20), 5)
+    });
+    let mut flows: Vec<Flow> = (0..150).map(|_| stream(&mut pair, MIB / 12)).collect();
+    flows.iter_mut().for_each(|flow| flow.write(&mut pair));
+    let (mut told, mut in_vain) = (0, 0);
+    let mut later: Vec<ChannelId> = Vec::new();
+    let mut done = false;
+    for _ in 0..300 {
+        // Some take their time.
+        let mut may_write = std::mem::take(&mut later);
+        done = pair.run_until(SECOND / 5, |pair| {
+            for event in std::mem::take(&mut pair.hosts[0].events) {
+                match event {
+                    Event::Writable(id) if id.index() % 7 == 0 => later.push(id),
+                    Event::Writable(id) => may_write.push(id),
+                    _ => continue,
+                }
+                told += 1;
+            }
+            for id in may_write.drain(..) {
+                let flow = flows.iter_mut().find(|flow| flow.channel == id);
+                let flow = flow.expect("one of them");
+                let before = flow.written;
+                flow.write(pair);
+                in_vain += u32::from(flow.written == before);
+            }
+            let read = |flow: &mut Flow| flow.read_some(pair, usize::MAX);
+            flows.iter_mut().for_each(read);
+            flows.iter().all(|flow| flow.ended)
+        });
+        if done {
+            break;
+        }
+    }
+    assert!(done, "{told} told, {in_vain} in vain, {flows:?}");
+    assert!(in_vain * 4 < told, "{in_vain} of {told} in vain");
 }

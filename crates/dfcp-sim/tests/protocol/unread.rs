@@ -87,7 +87,11 @@ fn three_hundred_that_are_not_read_leave_one_that_is_half_of_its_rate() {
 fn a_hundred_that_were_read_and_are_not_any_more_starve_nobody() {
     // A proxy's window and budget, of which the endpoint's memory grants one connection an eighth.
     let (budget, size) = (256 * MIB, 8 * MIB);
-    for send_buffer in [32 * MIB, 128 * MIB] {
+    // Three hundred leave it a sixth of what a hundred do; they left it 50 kB a second, 2 KiB in a round trip.
+    for (count, each, send_buffer, size, within) in [
+        (100, 300_000, 32 * MIB, size, 15),
+        (300, 100_000, 128 * MIB, size / 4, 25),
+    ] {
         let transport = || {
             TransportConfig::default()
                 .max_channels(1000)
@@ -101,11 +105,11 @@ fn a_hundred_that_were_read_and_are_not_any_more_starve_nobody() {
             ..PairConfig::symmetric(link(100, 40), 1)
         });
         time_of(&mut pair, size);
-        let mut stopped: Vec<Flow> = (0..100).map(|_| stream(&mut pair, 40 * MIB)).collect();
+        let mut stopped: Vec<Flow> = (0..count).map(|_| stream(&mut pair, 40 * MIB)).collect();
         for _ in 0..400 {
             for flow in &mut stopped {
                 flow.write(&mut pair);
-                let rest = 300_000_u64.saturating_sub(flow.received);
+                let rest = u64::saturating_sub(each, flow.received);
                 flow.read_some(&mut pair, rest as usize);
             }
             pair.run_until(MS(50), |_| false);
@@ -113,8 +117,8 @@ fn a_hundred_that_were_read_and_are_not_any_more_starve_nobody() {
         let beside = time_of(&mut pair, size);
         // Alone it takes 0.76 s; beside them it had nothing in 120 s.
         assert!(
-            beside < 40 * SECOND,
-            "{beside:?} beside others, of {send_buffer} bytes"
+            beside < within * SECOND,
+            "{beside:?} beside {count} others, of {send_buffer} bytes"
         );
     }
 }

@@ -52,7 +52,9 @@ impl Store {
             }
             let (path, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
             if parent.as_ref().is_none_or(|(known, _)| *known != path) {
-                parent = Some((path, self.dir.open_dir(name::path(path)).ok()));
+                let there = path == "." || self.has_dir(path);
+                let open = || self.dir.open_dir(name::path(path)).ok();
+                parent = Some((path, there.then(open).flatten()));
             }
             let dir = parent.as_ref().and_then(|(_, dir)| dir.as_ref());
             let survey = dir.map_or(Survey::Absent, |dir| {
@@ -75,12 +77,15 @@ impl Store {
                 };
             }
             let alike = there.is_file() && there.len() == entry.size;
-            // A dry run changes nothing, so it cannot find out how exactly times are kept.
-            let probe = || match wishes.dry_run {
-                true => Err(io::ErrorKind::PermissionDenied.into()),
-                false => self.open_there(entry),
+            // A dry run changes nothing: how exactly times are kept it knows of some kinds of file systems only.
+            let step = || {
+                let file = self.open_there(entry).ok()?;
+                match wishes.dry_run {
+                    true => super::times::known_of_kind(&file),
+                    false => super::times::probe(&file, &there).ok(),
+                }
             };
-            let unchanged = alike && !wishes.checksum && self.steps.are_equal(&there, entry, probe);
+            let unchanged = alike && !wishes.checksum && self.steps.are_equal(&there, entry, step);
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
                 _ if unchanged => {

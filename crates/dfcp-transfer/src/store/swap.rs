@@ -118,15 +118,11 @@ impl Store {
         Ok(())
     }
 
-    /// What keeps the directory `path` from being made, and where: it is neither a directory nor leads to
-    /// one.
+    /// What keeps the directory `path` from being made, and where.
     pub(super) fn in_the_way(&self, path: &str) -> Option<(Metadata, String)> {
-        let ends = path.match_indices('/').map(|(at, _)| at);
-        let mut above = ends.chain([path.len()]).map(|end| &path[..end]);
-        above.find_map(|path| {
-            let place = name::path(path);
-            let there = self.dir.symlink_metadata(&place).ok()?;
-            (!self.dir.is_dir(&place)).then(|| (there, path.to_owned()))
+        super::way_to(path).find_map(|path| {
+            let there = self.dir.symlink_metadata(name::path(path)).ok()?;
+            (!there.is_dir()).then(|| (there, path.to_owned()))
         })
     }
 }

@@ -28,13 +28,13 @@ const PROBE: Timespec = Timespec {
 pub(super) struct Steps(Arc<Mutex<BTreeMap<u64, i128>>>);
 
 impl Steps {
-    /// Whether what is there has the time that is offered, as exactly as the file system keeps it. `open` is asked
-    /// for the file where that has to be found out.
+    /// Whether what is there has the time that is offered, as exactly as the file system keeps it. `find` is asked
+    /// for its step where that has to be found out.
     pub fn are_equal(
         &self,
         there: &Metadata,
         entry: &Entry,
-        open: impl FnOnce() -> io::Result<File>,
+        find: impl FnOnce() -> Option<i128>,
     ) -> bool {
         let shown = nanoseconds(there.mtime(), there.mtime_nsec());
         let difference = (shown - nanoseconds(entry.mtime, i64::from(entry.mtime_nanos))).abs();
@@ -44,7 +44,7 @@ impl Steps {
         }
         let known = self.known(there);
         let step = known.or_else(|| {
-            let step = probe(&open().ok()?, there).ok()?;
+            let step = find()?;
             let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             steps.insert(there.dev(), step);
             Some(step)
@@ -62,8 +62,29 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
     i128::from(seconds) * SECOND + i128::from(nanoseconds)
 }
 
+/// The step of the file system where nothing may be written. Of kinds that are not known, such as those over FUSE,
+/// there is none to tell.
+pub(super) fn known_of_kind(file: &File) -> Option<i128> {
+    #[cfg(target_os = "linux")]
+    return step_of_kind(rustix::fs::fstatfs(file).ok()?.f_type as i64);
+    #[cfg(not(target_os = "linux"))]
+    return None;
+}
+
+/// By the number of a kind in linux/magic.h.
+#[cfg(target_os = "linux")]
+fn step_of_kind(kind: i64) -> Option<i128> {
+    const MSDOS_SUPER_MAGIC: i64 = 0x4d44;
+    const EXFAT_SUPER_MAGIC: i64 = 0x2011_bab0;
+    match kind {
+        MSDOS_SUPER_MAGIC => Some(LONGEST),
+        EXFAT_SUPER_MAGIC => Some(10_000_000),
+        _ => None,
+    }
+}
+
 /// Finds the step by a time that is set, read and taken back.
-fn probe(file: &File, there: &Metadata) -> io::Result<i128> {
+pub(super) fn probe(file: &File, there: &Metadata) -> io::Result<i128> {
     set(file, PROBE)?;
     let shown = file.metadata();
     set(
@@ -123,6 +144,15 @@ mod tests {
         }
     }
 
+    /// A dry run writes nothing, and is told of files that a copy would find unchanged all the same.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kind_of_a_file_system_says_its_step() {
+        assert_eq!(step_of_kind(0x4d44), Some(LONGEST));
+        assert_eq!(step_of_kind(0x2011_bab0), Some(SECOND / 100));
+        assert_eq!(step_of_kind(0xef53), None); // ext4
+    }
+
     #[test]
     fn equal_is_what_the_file_system_cannot_tell_apart_and_nothing_changes_by_finding_out() {
         let dir = tempfile::tempdir().unwrap();
@@ -144,7 +174,8 @@ mod tests {
             ..Entry::default()
         };
         let steps = Steps::default();
-        let equal = |entry: Entry| steps.are_equal(&there, &entry, || File::open(&path));
+        let found = || probe(&File::open(&path).ok()?, &there).ok();
+        let equal = |entry: Entry| steps.are_equal(&there, &entry, found);
         // Files of this directory have exact times, so this one is another's.
         assert!(equal(entry(1_700_000_000, 0)) && !equal(entry(1_700_000_001, 5)));
         assert_eq!(steps.known(&there), Some(1));

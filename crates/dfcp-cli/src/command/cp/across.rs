@@ -19,7 +19,7 @@ impl Args {
         };
         option(
             "bwlimit",
-            self.bwlimit.map(|rate| rate.as_bps().to_string()),
+            self.bwlimit.map(|rate| format!("{}bit/s", rate.as_bps())),
         );
         let ports = self
             .port_range
@@ -50,7 +50,8 @@ impl Args {
                 Place::There { host, path } => format!("{host}:{path}"),
             });
         }
-        let handed = unless_interrupted(self.shell.hand_over(host, &words, show)).await?;
+        let how = (show, self.output.timeout());
+        let handed = unless_interrupted(self.shell.hand_over(host, &words, how)).await?;
         if handed.code == Kind::Unreachable as u8
             && let Some(Place::There { host: other, .. }) = self.places.last()
         {

@@ -123,7 +123,8 @@ impl Link {
         work: Work,
     ) -> Result<(Self, Ready), Failure> {
         let job = args.job(side, work);
-        let (agent, name) = tokio::join!(args.shell.agent(host), args.shell.address_of(host));
+        let agent = args.shell.agent(host, args.output.timeout());
+        let (agent, name) = tokio::join!(agent, args.shell.address_of(host));
         let mut agent = agent?;
         // An agent that is gone already may have said why.
         let _ = control::say(&mut agent.stdin, &ToAgent::Job(job)).await;

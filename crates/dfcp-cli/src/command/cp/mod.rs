@@ -10,6 +10,7 @@ mod control;
 mod filter;
 mod heard;
 mod link;
+mod login;
 mod pattern;
 mod place;
 pub mod plan;
@@ -60,8 +61,8 @@ pub struct Args {
     choice: Choice,
     #[command(flatten)]
     shell: Shell,
-    /// Take this much of the path at most, such as 20M
-    #[arg(short, long, value_name = "BITS", value_parser = units::limit)]
+    /// Take this much of the path at most, in bits per second, such as 20M for 20 Mbit/s
+    #[arg(short, long, value_name = "BITS", value_parser = units::typed_limit)]
     bwlimit: Option<Rate>,
     /// Take only what everybody else leaves of the path
     #[arg(long)]

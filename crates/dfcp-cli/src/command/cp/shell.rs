@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::control::GREETING;
+use super::login;
 use crate::ask;
 use crate::progress::{Relay, Show};
 
@@ -137,7 +138,7 @@ impl Shell {
         &self,
         host: &str,
         arguments: &[String],
-        show: Show,
+        (show, silence): (Show, Duration),
     ) -> Result<Handed, Failure> {
         let words: Vec<_> = arguments.iter().map(|word| quoted(word)).collect();
         let script = self.search(&words.join(" "), &format!("exit {NOT_FOUND}"));
@@ -145,7 +146,7 @@ impl Shell {
         if let Some(handed) = self.try_hand_over(host, &script, show).await? {
             return Ok(handed);
         }
-        if let Err(machine) = self.try_agent(host).await? {
+        if let Err(machine) = self.try_agent(host, silence).await? {
             self.install_at(host, &machine).await?;
         }
         let handed = self.try_hand_over(host, &script, show).await?;
@@ -214,20 +215,25 @@ impl Shell {
         on.map(|(flag, _)| flag.to_owned())
     }
 
-    /// Starts an agent at `host`, and installs it there if that is wanted.
-    pub async fn agent(&self, host: &str) -> Result<Agent, Failure> {
-        match self.try_agent(host).await? {
+    /// Starts an agent at `host` for a session that ends after so much silence, and installs it there if that is
+    /// wanted.
+    pub async fn agent(&self, host: &str, silence: Duration) -> Result<Agent, Failure> {
+        match self.try_agent(host, silence).await? {
             Ok(agent) => Ok(agent),
             Err(machine) => {
                 self.install_at(host, &machine).await?;
-                let agent = self.try_agent(host).await?;
+                let agent = self.try_agent(host, silence).await?;
                 agent.map_err(|_| still_none(host))
             }
         }
     }
 
     /// The agent, or system and processor of a machine that has none.
-    async fn try_agent(&self, host: &str) -> Result<Result<Agent, String>, Failure> {
+    async fn try_agent(
+        &self,
+        host: &str,
+        silence: Duration,
+    ) -> Result<Result<Agent, String>, Failure> {
         let missing = format!("echo \"{MISSING} $(uname -s) $(uname -m)\"");
         let mut command = self.remote(host, &self.search("agent", &missing))?;
         let mut child = command
@@ -239,7 +245,8 @@ impl Shell {
             return Err(Failure::new(Kind::Failure, "no pipe to the remote shell"));
         };
         let mut stdout = BufReader::new(stdout);
-        match greeting(&mut stdout).await? {
+        let greeting = login::within(silence, greeting(&mut stdout)).await;
+        match greeting.ok_or_else(|| self.no_word(host))?? {
             Greeting::Agent => Ok(Ok(Agent {
                 child,
                 stdin,
@@ -268,6 +275,16 @@ impl Shell {
             Kind::Failure,
             format!("{}: {error} (-e names another shell)", self.command),
         )
+    }
+
+    /// The remote shell neither ends nor starts an agent.
+    fn no_word(&self, host: &str) -> Failure {
+        let message = format!(
+            "{host}: {0} has not started dfcp there: see whether `{0} {host} true` ends, and what the login there \
+             runs (--timeout waits longer)",
+            self.command
+        );
+        Failure::new(Kind::Unreachable, message)
     }
 
     /// Why an agent said nothing: ssh's own failures have code 255, and it printed why.

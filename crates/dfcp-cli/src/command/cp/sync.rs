@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dfcp_command::{Failure, Kind};
+use rustix::fs::{Mode, OFlags};
+
 use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received, Store, name};
 
 use super::Choice;
@@ -131,7 +133,7 @@ impl Tidy {
                 }
                 if !self.choice.dry_run {
                     let failed = |error| too_deep(&done.at, &above.path, error);
-                    fs::remove_dir(&done.at).map_err(failed)?;
+                    removed(&done.at, |at| fs::remove_dir(at)).map_err(failed)?;
                 }
                 surplus.paths.push(done.path);
                 continue;
@@ -156,13 +158,35 @@ impl Tidy {
             } else {
                 if !self.choice.dry_run {
                     let failed = |error| too_deep(&place, &level.path, error);
-                    fs::remove_file(&place).map_err(failed)?;
+                    removed(&place, |at| fs::remove_file(at)).map_err(failed)?;
                 }
                 surplus.paths.push(name);
             }
         }
         Ok(surplus)
     }
+}
+
+/// Removes what is at `place`, also from a directory of this user's that is read-only, as `rsync` does; the mode of that
+/// is as before then.
+fn removed(place: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let denied = match remove(place) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        done => return done,
+    };
+    let Some(above) = place.parent() else {
+        return Err(denied);
+    };
+    // Opened first: what is changed and changed back is one directory, and none that a link leads to.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let above = rustix::fs::open(above, flags, Mode::empty())?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&above)?.st_mode);
+    if rustix::fs::fchmod(&above, mode | Mode::RWXU).is_err() {
+        return Err(denied);
+    }
+    let done = remove(place);
+    rustix::fs::fchmod(&above, mode)?;
+    done
 }
 
 fn would_remove(why: String) -> Failure {
@@ -254,6 +278,51 @@ mod tests {
             (at.join(name.to_uppercase()), directory)
         };
         Ok(children(at)?.into_iter().map(capitals).collect())
+    }
+
+    /// Also what is in directories that are to go themselves.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_in_read_only_directories_of_this_user_s_goes() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("copy");
+        fs::create_dir_all(root.join("kept")).unwrap();
+        fs::create_dir_all(root.join("gone/in")).unwrap();
+        for file in ["kept/a", "kept/b", "gone/in/c"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        for of in ["gone/in", "gone", "kept"] {
+            fs::set_permissions(root.join(of), fs::Permissions::from_mode(0o555)).unwrap();
+        }
+        let tidy = Tidy {
+            store: Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap()),
+            name: "copy".to_owned(),
+            choice: Choice::default(),
+            root: root.clone(),
+        };
+        let all = [
+            dir.path().to_owned(),
+            root.clone(),
+            root.join("kept"),
+            root.join("gone"),
+        ];
+        let all = all.into_iter().chain([root.join("gone/in")]);
+        let somebody = nix::unistd::Uid::from_raw(65_534);
+        let is_root = nix::unistd::geteuid().is_root();
+        for path in all.filter(|_| is_root) {
+            std::os::unix::fs::chown(path, Some(somebody.as_raw()), None).unwrap();
+        }
+        // Rights to files are a thread's own.
+        let superuser = is_root.then(|| nix::unistd::setfsuid(somebody));
+        let offered = [("copy", true), ("copy/kept", true), ("copy/kept/a", false)];
+        let surplus = tidy.tidy(&offered.into_iter().collect(), children);
+        superuser.map(nix::unistd::setfsuid);
+        let removed = surplus.map(|surplus| surplus.paths);
+        let gone = ["copy/gone/in/c", "copy/gone/in", "copy/gone", "copy/kept/b"];
+        assert_eq!(removed.unwrap(), gone);
+        let mode = fs::metadata(root.join("kept")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o555, "as it was");
     }
 
     #[test]

@@ -256,6 +256,7 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     pair.write(&bytes(60_000));
     pair.round(|_| false);
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
+    pair.recv.on_read(START, ROUND_TRIP);
     let limit = pair.recv.new_limit(&mut pair.credit);
     assert_eq!(limit, Some(160_000), "its own window");
     // 34,464 bytes beyond its initial window.
@@ -266,13 +267,14 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     pair.recv = RecvChannel::new(pair.id, &config);
     let mut others = Ahead::default();
-    let promised = 2 * half - 2 * half / 6 - 9 * 16_384;
+    let promised = 2 * half - 2 * half / 6 - 2 * 9 * 16_384;
     pair.credit
         .set_ahead(&mut others, Ahead { promised, held: 0 });
     pair.write(&bytes(60_000));
     pair.round(|_| false);
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
-    // Of what others leave beyond a sixth of the credit a stream has a ninth.
+    // Of half of what others leave beyond a sixth of the credit a stream has a ninth.
+    pair.recv.on_read(START, ROUND_TRIP);
     let limit = pair.recv.new_limit(&mut pair.credit);
     assert_eq!(limit, Some(60_000 + 65_536 + 16_384));
     pair.recv

@@ -63,7 +63,7 @@ pub struct Flow {
     pub channel: ChannelId,
     pub from: Side,
     size: u64,
-    written: u64,
+    pub written: u64,
     finished: bool,
     pub received: u64,
     pub ended: bool,
