@@ -9,8 +9,6 @@
 use super::elasticity::{ElasticityTest, Flow, QueueOwner};
 use super::startup::Search;
 use super::tuning::cruise::*;
-use super::tuning::queue::MIN_BUSY;
-use super::tuning::spans::MOST;
 use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
@@ -46,7 +44,6 @@ impl BandwidthProbe {
 pub(super) struct Cruise {
     probe: Option<BandwidthProbe>,
     owner_test: Option<ElasticityTest>,
-    drain_until: Option<Instant>,
     /// Until when what we measure is what a drain or a loss test made of it.
     echoes_until: Instant,
     /// Since when a long queue loses more than is known, and the least that was delivered in the first round
@@ -69,7 +66,6 @@ impl Cruise {
         Self {
             probe: None,
             owner_test: None,
-            drain_until: None,
             echoes_until: Instant::ZERO,
             losing: None,
             last: None,
@@ -153,7 +149,6 @@ impl PathModel {
         if self.marks.govern() && !self.is_long(queue) {
             self.gain = 1.0;
         }
-        self.drain(now, queue);
         self.probe_bandwidth(now);
         self.look_at_owner(now, flow, queue);
     }
@@ -327,36 +322,16 @@ impl PathModel {
         }
     }
 
-    /// Empties the queue for a moment when the base delay has not been seen for long, so that
-    /// our own queue never passes for the path's delay.
-    fn drain(&mut self, now: Instant, queue: f64) {
-        let (due, rtt, settled) = (self.delay.base_is_due(now), self.rtt, self.settled(queue));
-        let Mode::Cruise(cruise) = &mut self.mode else {
-            return;
-        };
-        if cruise.drain_until.is_none() && due && queue > MIN_BUSY {
-            let long = rtt + DRAIN_QUEUES * queue;
-            cruise.drain_until = Some(now + Duration::from_secs_f64(long.min(MOST)));
-        }
-        if let Some(until) = cruise.drain_until {
-            if now >= until || queue < DRAINED {
-                cruise.drain_until = None;
-            } else {
-                self.gain = self.gain.min(DRAIN_GAIN);
-                cruise.echoes_until = now + Duration::from_secs_f64(settled);
-            }
-        }
-    }
-
     /// While we give way: a queue that does not answer is not ours.
     fn look_at_owner(&mut self, now: Instant, flow: Option<Flow>, queue: f64) {
+        let drains = self.drains.is_measured();
         let (loop_time, gain, is_long) = (self.settled(0.0), self.gain, self.is_long(queue));
         let Mode::Cruise(cruise) = &mut self.mode else {
             return;
         };
         // What a loss test sent says nothing of whose a long queue is. One that its rates can fill and
         // empty is looked at all the same.
-        let is_echo = cruise.drain_until.is_some() || is_long && now < cruise.echoes_until;
+        let is_echo = drains || is_long && now < cruise.echoes_until;
         let gives_way = gain < GIVING_WAY && !is_echo;
         let Some(flow) = flow.filter(|_| gives_way) else {
             cruise.owner_test = None;

@@ -12,17 +12,19 @@
 //! * delay that a test has shown not to answer to our rate (a longer route, a link layer that holds
 //!   packets back): it becomes the [`floor`](DelayEstimator::set_floor), which sinks slowly.
 
+use super::base::Base;
 use super::samples::Samples;
+use super::tuning::base::{MEMORY, ROUND_TRIP_MEMORY};
 use super::tuning::delay::*;
 use crate::rate::AckPoint;
 use crate::rate::path_history::BaseDelay;
 use crate::time::{Duration, Instant};
 
 /// See the module's text. Times are seconds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DelayEstimator {
-    base: BaseDelay,
-    round_trip: BaseDelay,
+    base: Base,
+    round_trip: Base,
     /// Interarrival jitter.
     jitter: f64,
     /// Differences seen, as many as count.
@@ -35,6 +37,22 @@ pub(super) struct DelayEstimator {
     floor: f64,
     /// Since when the queue has been below half of the floor.
     below_floor: Option<Instant>,
+}
+
+impl Default for DelayEstimator {
+    fn default() -> Self {
+        Self {
+            base: Base::new(MEMORY),
+            round_trip: Base::new(ROUND_TRIP_MEMORY),
+            jitter: 0.0,
+            count: 0,
+            last: None,
+            wander: 0.0,
+            last_span: None,
+            floor: 0.0,
+            below_floor: None,
+        }
+    }
 }
 
 impl DelayEstimator {
@@ -126,6 +144,13 @@ impl DelayEstimator {
     pub(super) fn set_floor(&mut self, height: f64) {
         self.floor = height.max(0.0);
         self.below_floor = None;
+    }
+
+    /// A queue of `height` was seen: no floor is higher.
+    pub(super) fn lower_floor(&mut self, height: f64) {
+        if height < self.floor {
+            self.set_floor(height);
+        }
     }
 
     /// The floor's height above the base.

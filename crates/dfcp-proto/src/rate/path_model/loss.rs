@@ -9,7 +9,7 @@
 use super::PathModel;
 use super::loss_cause::Depth;
 use super::tuning::loss::*;
-use super::tuning::loss_test::{MAX_TIME, STRETCH_PACKETS};
+use super::tuning::loss_test::STRETCH_PACKETS;
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 use std::ops::AddAssign;
@@ -99,7 +99,9 @@ pub(super) struct PathLoss {
     verified: f64,
     verified_at: Instant,
     tested: bool,
-    /// What the last deep test has shown and when, and when one is due as more is verified that none has seen.
+    /// What the last deep drain lost.
+    at_rest: Option<f64>,
+    /// What it or the last deep test has shown and when, and when one is due as more is verified that none has seen.
     looked_at: Option<(Instant, f64)>,
     look_due: Option<Instant>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
@@ -181,12 +183,11 @@ impl PathLoss {
         (stretch.delivered / (1.0 - self.unavoidable())).min(stretch.sent)
     }
 
-    /// Whether so much was lost at any rate that was tried that no sender that answers loss keeps a queue there. What
-    /// is doubtful may be the loss of several, whose queue it then is, until a deep test has looked at it.
+    /// Whether so much is lost at any rate, also while everybody sends little, that no sender that answers loss keeps a
+    /// queue there.
     pub(super) fn leaves_no_window(&self) -> bool {
-        let lost = self.verified.max(self.remaining);
-        let was_seen = self.looked_at.is_some() && self.look_due.is_none();
-        lost > NO_WINDOW && (lost <= DOUBTED || was_seen)
+        let lost = self.mean.max(self.remaining);
+        lost > NO_WINDOW && self.at_rest.is_some_and(|rest| rest > NO_WINDOW)
     }
 
     fn explained_by_path(&self) -> f64 {
@@ -262,7 +263,7 @@ impl PathLoss {
         is_due && self.verified > NO_WINDOW || is_old && self.verified > DOUBTED
     }
 
-    /// Whether a deep test has shown lately that the path loses about as much.
+    /// Whether a deep test or a deep drain has shown lately that the path loses about as much.
     fn was_looked_at(&self, now: Instant, loss: f64) -> bool {
         self.looked_at.is_some_and(|(at, seen)| {
             let is_near = loss < seen + tolerance(seen) + NO_WINDOW;
@@ -285,6 +286,13 @@ impl PathLoss {
         }
     }
 
+    /// A deep drain lost so much.
+    pub(super) fn rest(&mut self, now: Instant, loss: f64) {
+        self.at_rest = Some(loss);
+        self.verified_at = now;
+        self.look_at(now, loss);
+    }
+
     /// A deep test showed that the path loses this by itself.
     pub(super) fn look_at(&mut self, now: Instant, loss: f64) {
         (self.looked_at, self.look_due) = (Some((now, loss)), None);
@@ -294,7 +302,7 @@ impl PathLoss {
     pub(super) fn verify(&mut self, now: Instant, loss: f64, loop_time: f64) {
         if loss > NO_WINDOW && !self.was_looked_at(now, loss) {
             let wait = match loss > DOUBTED {
-                true => Duration::from_secs_f64((RETRY_LOOPS * loop_time).max(MAX_TIME)),
+                true => Duration::from_secs_f64(RETRY_LOOPS * loop_time).max(LOOK_AFTER),
                 false => DOUBTED_AFTER,
             };
             let due = now + wait;
@@ -378,6 +386,8 @@ mod tests {
         let mut loss = PathLoss::default();
         loss.blame_rate(0.15);
         loss.end_round(&round(150.0), true);
+        assert!(!loss.leaves_no_window(), "several may lose as much");
+        loss.rest(Instant::ZERO, 0.15);
         assert!(loss.leaves_no_window());
         // What the slow rate of the test lost as well was of its own making, too.
         for _ in 0..10 {
@@ -391,17 +401,17 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let mut loss = PathLoss::default();
         loss.verify(at(0), 0.3, 0.1);
-        assert!(!loss.is_doubtful(at(1)), "start-up comes first");
-        assert!(loss.is_doubtful(at(2)));
-        assert_eq!(loss.alarm(at(2)).depth, Depth::Deep);
-        assert!(!loss.leaves_no_window(), "several may lose as much");
+        assert!(!loss.is_doubtful(at(6)), "a drain comes first");
+        assert!(loss.is_doubtful(at(7)));
+        assert_eq!(loss.alarm(at(7)).depth, Depth::Deep);
         loss.look_at(at(3), 0.3);
         loss.verify(at(3), 0.3, 0.1);
-        assert!(loss.leaves_no_window());
         // About as much, found again by a quick test.
         loss.verify(at(20), 0.35, 0.1);
         assert!(!loss.is_doubtful(at(49)));
         assert!(loss.is_doubtful(at(51)));
+        loss.rest(at(51), 0.3);
+        assert!(!loss.is_doubtful(at(80)), "a drain has looked at it");
         // What makes up for no more than others do can wait.
         let mut some = PathLoss::default();
         some.verify(at(0), 0.15, 0.1);

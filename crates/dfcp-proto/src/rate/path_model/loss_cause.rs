@@ -300,6 +300,18 @@ impl LossTest {
         self.sending = Planned::new(self.sending.pace, self.rate(), sent_total);
     }
 
+    /// Less is sent for a while, as for a drain: stretches that it meets do not count.
+    pub(super) fn pause(&mut self) {
+        self.pending.clear();
+        (self.first, self.neighbour) = (None, None);
+        self.sending.judged_from = u64::MAX;
+    }
+
+    /// Goes on with a slow stretch when `sent_total` bytes were sent.
+    pub(super) fn resume(&mut self, sent_total: u64) {
+        self.sending = Planned::new(Pace::Slow, self.slow, sent_total);
+    }
+
     /// The path was gone. What an outage loses is lost at any rate, but only in the stretch that it meets:
     /// neighbours do not share it.
     pub(super) fn on_outage(&mut self, outage: Outage) {

@@ -19,10 +19,12 @@
 //! `docs/spec/auto.md` derives the steady state and its stability, [`tuning`] has every number with its
 //! derivation or source.
 
+mod base;
 mod competitive;
 mod cruise;
 mod cubic;
 mod delay;
+mod drain;
 mod elasticity;
 mod loss;
 mod loss_cause;
@@ -32,6 +34,7 @@ mod samples;
 mod shallow;
 mod startup;
 mod tuning;
+mod window;
 mod yielding;
 
 use super::path_history::Delivered;
@@ -40,6 +43,7 @@ use crate::time::{Duration, Instant, Rate};
 use cruise::Cruise;
 use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip};
+use drain::Drains;
 use elasticity::{Flow, ServiceVariation};
 use loss::{Outage, PathLoss, Stretch};
 use loss_cause::LossTest;
@@ -111,6 +115,7 @@ pub struct PathModel {
     in_flight: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
     blind: f64,
+    drains: Drains,
     /// Whether it gives way to everybody else; when it last did, and what it was served then.
     yields: bool,
     yielded: Option<Yielded>,
@@ -170,6 +175,7 @@ impl Default for PathModel {
             sent_total: 0,
             in_flight: 0.0,
             blind: 0.0,
+            drains: Drains::default(),
             yields: false,
             yielded: None,
         }
@@ -224,6 +230,7 @@ impl PathModel {
         let longest = match self.mode {
             // Groups that a short queue has no room for lose at any rate: no test would see it.
             Mode::LossTest(..) => 0.0,
+            _ if self.drains.most_rate(self.now).is_some() => 0.0,
             // What the queue holds is not known yet, and twice what the path carries is sent.
             Mode::Startup(_) => tuning::startup::GROUP,
             // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds:
@@ -398,6 +405,7 @@ impl PathModel {
             Mode::LossTest(..) => self.follow_test(now, ack),
             Mode::Yield(_) => self.give_way(now),
         }
+        self.follow_drain(now, ack, delay);
         self.estimate = self
             .estimate
             .max(bounds::MIN_WINDOW * self.packet / self.rtt.max(bounds::MIN_WINDOW_TIME));
@@ -438,80 +446,6 @@ impl PathModel {
         self.probe_gain = 1.0;
         self.hold_probes(now);
     }
-
-    /// Disbelieves a receiver that claims far more than was delivered.
-    fn bound_by_delivery(&mut self) {
-        if matches!(self.mode, Mode::Startup(_)) {
-            if self.delivered.used > tuning::startup::MAX_ROUND_TRIPS {
-                self.begin_cruise();
-            }
-            return;
-        }
-        if let Some(rate) = self.delivered.best() {
-            let recent = self.delivered.intervals - self.steady_since < bounds::EARLY_ROUND_TRIPS;
-            let claim = if recent {
-                bounds::EARLY_CLAIM
-            } else {
-                bounds::MAX_CLAIM
-            };
-            let most = claim * rate / (1.0 - self.loss.mean.min(bounds::MAX_EXCUSE));
-            let most =
-                most.max(bounds::CLAIM_PACKETS * self.packet / self.rtt.max(bounds::CLAIM_TIME));
-            self.estimate = self.estimate.min(most);
-            if let Mode::Competitive(window) = &mut self.mode {
-                window.limit(most * self.smoothed_rtt.max(self.rtt));
-            }
-        }
-    }
-
-    /// Bytes in flight beyond which a window is not believed. Before the deliveries of a round trip are known by
-    /// this side's clock, the estimate is the receiver's word alone.
-    fn most_in_flight(&self) -> f64 {
-        match self.delivered.intervals {
-            0 => self.delivered_window(bounds::EARLY_CLAIM * bounds::WINDOW_ROUND_TRIPS),
-            _ => f64::INFINITY,
-        }
-    }
-
-    /// Bytes that may be in flight by what is known of the path.
-    fn informed_window(&self) -> f64 {
-        let window = match &self.mode {
-            Mode::Startup(_) => self.startup_window(),
-            Mode::Competitive(window) => window.window(),
-            Mode::Cruise(cruise) => {
-                // A probe that asks for more than the window has room for anyway.
-                let asked = cruise.probe_gain(self.now).unwrap_or(1.0);
-                let room = (asked / tuning::cruise::MAX_GROWTH).max(1.0);
-                self.estimated_window(room)
-            }
-            // Else the window would slow fast stretches down.
-            Mode::LossTest(test, _) => {
-                self.estimated_window((test.fastest() / self.estimate).max(1.0))
-            }
-            Mode::Yield(_) => self.estimated_window(1.0),
-        };
-        window.min(self.most_in_flight())
-    }
-
-    /// Bytes that may be in flight at `gain` times the estimated rate.
-    fn estimated_window(&self, gain: f64) -> f64 {
-        gain * self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
-    }
-
-    /// Seconds of data that may be in flight: the smoothed round trip and half of it again, or the
-    /// highest of late, outages included. A window too small for a path that got longer or holds packets back would
-    /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
-    /// loss is noticed an eighth late. Round trips count up to a bound: a window that grew with the
-    /// queue that it makes would know no end on a link that nearly stands still.
-    fn window_time(&self) -> f64 {
-        let most = self.rtt + bounds::MAX_HELD;
-        let smoothed = self.smoothed_rtt.clamp(self.rtt, most) + self.target();
-        let smoothed = bounds::WINDOW_ROUND_TRIPS * smoothed;
-        let high = self.high_rtt.get().min(most) + self.target();
-        // Where reports are lost, or few, the next one may be several gaps away.
-        let gap = (spans::GAPS * self.usual_gap).min(bounds::LONGEST_GAP);
-        smoothed.max(high) + gap.max(bounds::LATE_FEEDBACK)
-    }
 }
 
 impl RateController for PathModel {
@@ -545,10 +479,11 @@ impl RateController for PathModel {
         };
     }
 
-    fn on_sent(&mut self, _now: Instant, sent_total: u64) {
+    fn on_sent(&mut self, now: Instant, sent_total: u64) {
         self.in_flight += sent_total.saturating_sub(self.sent_total) as f64;
         self.sent_total = sent_total;
-        if !matches!(self.mode, Mode::LossTest(..)) {
+        self.drain_on_sent(now, sent_total);
+        if !matches!(self.mode, Mode::LossTest(..)) || self.drains.most_rate(now).is_some() {
             return;
         }
         // What a link holds back for longer arrives with the next stretch, and a stretch shorter than the time
@@ -608,6 +543,9 @@ impl RateController for PathModel {
         };
         if let Some(cap) = &self.cap {
             rate = rate.min(cap.rate(self.now));
+        }
+        if let Some(most) = self.drains.most_rate(self.now) {
+            rate = rate.min(most);
         }
         if self.blind > 0.0 {
             rate *= bounds::BLIND_SHARE;

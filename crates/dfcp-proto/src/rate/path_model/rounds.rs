@@ -75,6 +75,9 @@ impl PathModel {
         };
         let stretch = Stretch::between(&start, &last, self.packet);
         let had_outage = Self::had_outage(round.silence, stretch.seconds);
+        if !matches!(self.mode, Mode::Startup(_)) {
+            self.drains.end_round(now, &stretch);
+        }
         self.resume_search();
         let unused = app_limited && !self.fills_path(feedback);
         self.startup_round(unused || had_outage, Some(&stretch));
@@ -360,11 +363,9 @@ impl PathModel {
         if cause.is_none() && !ends_early {
             return;
         }
-        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
-        let Mode::LossTest(test, before) = before else {
+        let Some(test) = self.drop_test() else {
             return;
         };
-        self.mode = *before;
         if let Mode::Cruise(cruise) = &mut self.mode {
             cruise.ignore_until(now + Duration::from_secs_f64(settled));
             cruise.repeat_probe();
@@ -399,21 +400,7 @@ impl PathModel {
             LossCause::Congestion {
                 delivered,
                 remaining,
-            } => {
-                if remaining < self.loss.mean {
-                    self.loss.verify(now, remaining, settled);
-                }
-                self.estimate = delivered / (1.0 - self.loss.mean);
-                self.loss.blame_rate(remaining);
-                self.blamed_until = test.sent_until();
-                self.delay.set_floor(0.0);
-                if !matches!(self.mode, Mode::Competitive(_)) {
-                    let carried = delivered / (1.0 - remaining);
-                    self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
-                    self.begin_cruise();
-                }
-                self.back_off(now);
-            }
+            } => self.blame_rate(now, delivered, remaining, test.sent_until()),
             LossCause::Both { carried, remaining } => {
                 self.estimate = test.tested().min(carried);
                 self.loss.blame_rate(remaining);
@@ -425,5 +412,44 @@ impl PathModel {
             }
             LossCause::Unknown => self.loss.postpone(now, settled),
         }
+    }
+
+    /// Goes on as before a loss test, if there is one.
+    pub(super) fn drop_test(&mut self) -> Option<LossTest> {
+        match std::mem::replace(&mut self.mode, Mode::Startup(Search::default())) {
+            Mode::LossTest(test, before) => {
+                self.mode = *before;
+                Some(test)
+            }
+            mode => {
+                self.mode = mode;
+                None
+            }
+        }
+    }
+
+    /// What was lost beyond `remaining` was congestion, while `delivered` bytes per second arrived; what was sent
+    /// until `sent_until` bytes shows more of it.
+    pub(super) fn blame_rate(
+        &mut self,
+        now: Instant,
+        delivered: f64,
+        remaining: f64,
+        sent_until: u64,
+    ) {
+        if remaining < self.loss.mean {
+            let settled = self.settled(self.queue());
+            self.loss.verify(now, remaining, settled);
+        }
+        self.estimate = delivered / (1.0 - self.loss.mean);
+        self.loss.blame_rate(remaining);
+        self.blamed_until = sent_until;
+        self.delay.set_floor(0.0);
+        if !matches!(self.mode, Mode::Competitive(_)) {
+            let carried = delivered / (1.0 - remaining);
+            self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
+            self.begin_cruise();
+        }
+        self.back_off(now);
     }
 }

@@ -235,11 +235,44 @@ pub(super) mod cruise {
     pub const MAX_PROBE: f64 = 1.0;
     /// A probe lasts a rate span and a quarter, so that a whole span lies within it.
     pub const PROBE_SPANS: f64 = 1.25;
-    /// Gain of a drain, and how long it may take: at that gain a queue is empty after five times its
-    /// length. It is over at a quarter of the least target.
+}
+
+/// The base delay and its memory.
+pub(super) mod base {
+    use crate::time::Duration;
+
+    /// A delay that is no further above the base shows it: a queue shorter than that is none.
+    pub const NEAR: f64 = super::queue::MIN_BUSY;
+    /// How long it is remembered after it was seen: as BBR's interval of ProbeRTT (draft-ietf-ccwg-bbr, 5 s).
+    pub const MEMORY: Duration = Duration::from_secs(5);
+    /// The same of the least round trip, from which windows follow: twice as long, as one that grew with the queue that
+    /// it makes would know no end where a link nearly stands still.
+    pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
+    /// And then for the longest drain ([`super::spans::MOST`]).
+    pub const DRAIN_TIME: Duration = Duration::from_secs(1);
+}
+
+/// Drains.
+pub(super) mod drain {
+    use crate::time::Duration;
+
+    /// Gain of a shallow drain, and how long it may take, in queues beyond a round trip: at that gain a queue is
+    /// empty after five times its length. It is over at a quarter of the least target.
     pub const DRAIN_GAIN: f64 = 0.8;
     pub const DRAIN_QUEUES: f64 = 5.0;
     pub const DRAINED: f64 = 0.000_5;
+    /// Loss from which on a drain is deep: so much would leave those who answer loss no window.
+    pub const DEEP_FROM: f64 = super::loss::NO_WINDOW;
+    /// Rate of a deep drain as a share of what is delivered, as BBR's window in ProbeRTT: all that share a path
+    /// together send half of what it carries, whatever they sent before.
+    pub const SHARE: f64 = 0.5;
+    /// Packets that are counted in it, and the least of them that say anything.
+    pub const PACKETS: f64 = super::loss_test::STRETCH_PACKETS;
+    pub const LEAST_PACKETS: f64 = super::loss::LEAST_ROUND;
+    /// Rounds that it is compared with, at least: that a rest loses less than each of them is one chance in nine.
+    pub const LEAST_ROUNDS: u32 = 8;
+    /// Time after a drain in which those of others end (the longest one) and what they lose is known.
+    pub const AFTER_DRAIN: Duration = Duration::from_millis(1500);
 }
 
 /// What the delay varies by itself.
@@ -319,9 +352,11 @@ pub(super) mod loss {
     /// Loops of control in which loss of our own making heals: the first sees the overload, with the
     /// second the rate is what was delivered, and the third delivers it.
     pub const HEALING_LOOPS: f64 = 3.0;
-    /// A deep test of what a quick one has verified comes after so many loops, in which start-up ends, and after the
-    /// time of a test at least, so that those who share a queue are not all at it at once;
-    /// and a test without a verdict is tried again after as many, twice as many each time up to
+    /// A deep test of what a quick one has verified comes after the memory of the base delay and a drain: where a queue
+    /// can be seen, a deep drain looks first.
+    pub const LOOK_AFTER: Duration = Duration::from_secs(6);
+    /// It comes after so many loops at least, in which start-up ends; and a test without a verdict is tried again after
+    /// as many, twice as many each time up to
     /// 2⁶ times, and at most after as long as what is doubtful.
     pub const RETRY_LOOPS: f64 = 8.0;
     pub const RETRY_DOUBLINGS: u32 = 6;

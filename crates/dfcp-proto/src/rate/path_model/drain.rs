@@ -1,0 +1,273 @@
+//! Drains: a moment of less, so that the queue is empty and the base delay shows.
+//!
+//! Those who share a queue drain it together ([`base`](super::base)). Where much is lost, a drain shows more than
+//! the base delay: what is lost while everybody sends half of what the path delivers to him is lost at any rate.
+//! No test of one sender's rate can tell that of many, whose loss one of them does not heal. So a **deep drain**
+//! is long enough to count what is lost in it, and compares that with the rounds between drains.
+
+use super::loss::{Stretch, tolerance};
+use super::tuning::drain::*;
+use super::tuning::loss::CERTAIN;
+use super::tuning::queue::MIN_BUSY;
+use super::tuning::spans;
+use super::{Mode, PathModel};
+use crate::rate::AckPoint;
+use crate::time::{Duration, Instant};
+
+/// A drain, until what it showed is known.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// Most rate, bytes per second, and until when.
+    rate: f64,
+    until: Instant,
+    depth: Depth,
+    /// From when on what is sent finds an empty queue; bytes sent, in all, by then and within the drain.
+    empty_from: Instant,
+    from: Option<u64>,
+    to: u64,
+    is_over: bool,
+    /// The first and the last packet acknowledged of those in between. What leaves afterwards is much more.
+    between: Option<(AckPoint, AckPoint)>,
+    /// Bytes per second that were delivered before.
+    delivered: f64,
+    /// The least queueing delay seen, seconds.
+    least: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// Shows the base delay.
+    Shallow,
+    /// And what is lost while all send little.
+    Deep,
+}
+
+/// What the rounds between two drains lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundsBetween {
+    /// Drains of others may last until then.
+    from: Option<Instant>,
+    count: u32,
+    /// Packets sent and lost, and the least share that one of them lost.
+    packets: f64,
+    lost: f64,
+    least: Option<f64>,
+}
+
+impl RoundsBetween {
+    fn add(&mut self, now: Instant, round: &Stretch) {
+        let from = *self.from.get_or_insert(now + AFTER_DRAIN);
+        if now < from || round.packets < LEAST_PACKETS {
+            return;
+        }
+        self.count += 1;
+        self.packets += round.packets;
+        self.lost += round.loss() * round.packets;
+        let least = self.least.unwrap_or(1.0);
+        self.least = Some(least.min(round.loss()));
+    }
+
+    /// Whether so much less is lost at `rest`, a share `loss` of so many packets, that chance does not explain it:
+    /// less than in any round, and less than what independent losses come to. Losses in bursts leave rounds
+    /// without any, so that no rest loses less than all rounds did.
+    fn heal_at_rest(&self, loss: f64, packets: f64) -> bool {
+        let mean = self.lost / self.packets.max(1.0);
+        let chance = CERTAIN * (mean * (1.0 - mean) / packets).sqrt();
+        self.count >= LEAST_ROUNDS
+            && self.least.is_some_and(|least| loss < least)
+            && mean > loss + tolerance(loss) + chance
+    }
+}
+
+/// The drain under way and what is known for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Drains {
+    drain: Option<Drain>,
+    /// No other before.
+    again_from: Instant,
+    between: RoundsBetween,
+}
+
+impl Drains {
+    /// Most rate, while there is a drain, bytes per second.
+    pub(super) fn most_rate(&self, now: Instant) -> Option<f64> {
+        let drain = self.drain.filter(|drain| now < drain.until)?;
+        Some(drain.rate)
+    }
+
+    /// Whether what is measured now may have been sent in a drain.
+    pub(super) fn is_measured(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    /// A round is over that had no drain in it.
+    pub(super) fn end_round(&mut self, now: Instant, round: &Stretch) {
+        if self.drain.is_none() {
+            self.between.add(now, round);
+        }
+    }
+}
+
+impl PathModel {
+    /// `sent_total` bytes were sent so far.
+    pub(super) fn drain_on_sent(&mut self, now: Instant, sent_total: u64) {
+        let Some(drain) = &mut self.drains.drain else {
+            return;
+        };
+        if now >= drain.empty_from {
+            drain.from.get_or_insert(sent_total);
+        }
+        if now < drain.until {
+            drain.to = sent_total;
+        } else if !std::mem::replace(&mut drain.is_over, true)
+            && let Mode::LossTest(test, _) = &mut self.mode
+        {
+            test.resume(sent_total);
+        }
+    }
+
+    /// A packet was acknowledged that met a queue of `delay` seconds above the base.
+    pub(super) fn follow_drain(&mut self, now: Instant, ack: AckPoint, delay: f64) {
+        let Some(drain) = &mut self.drains.drain else {
+            return self.begin_drain(now, delay);
+        };
+        if drain.depth == Depth::Shallow && delay < DRAINED {
+            drain.until = drain.until.min(now);
+        }
+        if drain.from.is_none_or(|from| ack.sent_total < from) {
+            return;
+        }
+        if ack.sent_total <= drain.to {
+            drain.least = drain.least.min(delay);
+            let first = drain.between.map_or(ack, |(first, _)| first);
+            drain.between = Some((first, ack));
+        }
+        if !drain.is_over || ack.sent_total < drain.to {
+            return;
+        }
+        let drain = *drain;
+        self.drains.drain = None;
+        if drain.depth == Depth::Deep
+            && let Some((first, last)) = drain.between
+        {
+            let rest = Stretch::between(&first, &last, self.packet);
+            self.delay.lower_floor(drain.least.max(0.0));
+            self.judge_rest(now, drain.delivered, &rest);
+        }
+    }
+
+    /// Drains are due when the base delay was not seen for long. Deep ones need a sender that sends enough
+    /// meanwhile to count; shallow ones are cruise's.
+    fn begin_drain(&mut self, now: Instant, delay: f64) {
+        let is_due =
+            self.delay.base_is_due(now) && delay > MIN_BUSY && now > self.drains.again_from;
+        if !is_due || matches!(self.mode, Mode::Startup(_)) || self.was_silent() {
+            return;
+        }
+        let span = self.rate_span().max(self.round_trip_span());
+        let (Some(from), Some(last)) = (self.samples.before(span), self.samples.last()) else {
+            return;
+        };
+        let before = Stretch::between(&from, &last, self.packet);
+        let delivered = before.delivered / before.seconds;
+        let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
+        let (rate, emptied) = (SHARE * delivered, self.rtt + delay);
+        let counts = rate * (spans::MOST - emptied) > LEAST_PACKETS * self.packet;
+        let (depth, rate, empty, length) = if lost > DEEP_FROM && counts {
+            let counted = (PACKETS * self.packet / rate).max(self.round_trip_span());
+            (Depth::Deep, rate, emptied, emptied + counted)
+        } else if matches!(self.mode, Mode::Cruise(_)) && !self.is_long(self.queue()) {
+            let length = self.rtt + DRAIN_QUEUES * delay;
+            (Depth::Shallow, DRAIN_GAIN * self.estimate, 0.0, length)
+        } else {
+            return;
+        };
+        let length = length.min(spans::MOST);
+        let after = |seconds: f64| now + Duration::from_secs_f64(seconds);
+        let settled = self.settled(delay);
+        match &mut self.mode {
+            Mode::LossTest(test, _) => test.pause(),
+            Mode::Cruise(cruise) => cruise.ignore_until(after(length + settled)),
+            _ => {}
+        }
+        self.drains.again_from = after(length) + super::tuning::base::MEMORY / 2;
+        self.drains.drain = Some(Drain {
+            rate,
+            until: after(length),
+            depth,
+            empty_from: after(empty),
+            from: None,
+            to: 0,
+            is_over: false,
+            between: None,
+            delivered,
+            least: f64::INFINITY,
+        });
+    }
+
+    /// Compares what was lost while everybody sent little with what was lost before, when so many bytes per second
+    /// were `delivered`.
+    fn judge_rest(&mut self, now: Instant, delivered: f64, rest: &Stretch) {
+        let between = std::mem::take(&mut self.drains.between);
+        if rest.packets < LEAST_PACKETS {
+            return;
+        }
+        // Laplace's rule of succession.
+        let lost = (rest.loss() * rest.packets + 1.0) / (rest.packets + 2.0);
+        if !between.heal_at_rest(lost, rest.packets) {
+            return self.loss.rest(now, lost);
+        }
+        self.drop_test();
+        self.unhealed = None;
+        self.before_loss = None;
+        let sent_until = self.sent_total;
+        self.blame_rate(now, delivered, lost, sent_until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of a tenth of a second with a hundred packets each, of which so many are lost.
+    fn rounds(lost: impl Fn(u32) -> f64) -> RoundsBetween {
+        let mut between = RoundsBetween::default();
+        for number in 0..50 {
+            let round = Stretch {
+                sent: 100.0,
+                delivered: 100.0 - lost(number),
+                packets: 100.0,
+                seconds: 0.1,
+            };
+            let now = Instant::ZERO + Duration::from_millis(100 * u64::from(number));
+            between.add(now, &round);
+        }
+        between
+    }
+
+    #[test]
+    fn loss_that_ends_while_all_send_little_is_of_their_making() {
+        let flood = rounds(|number| f64::from(20 + number % 40));
+        assert!(flood.heal_at_rest(0.02, 64.0));
+        assert!(!flood.heal_at_rest(0.25, 64.0), "as much as in some rounds");
+        let few = rounds(|number| f64::from(u8::from(number < 40) * 50));
+        assert!(!few.heal_at_rest(0.02, 64.0), "rounds without loss");
+    }
+
+    #[test]
+    fn the_paths_own_loss_is_not_healed_by_chance() {
+        let path = rounds(|number| f64::from(15 + number % 10));
+        // Three standard errors of 64 packets are 0.15.
+        assert!(!path.heal_at_rest(0.08, 64.0));
+        // A burst of fifty in every second round.
+        let bursts = rounds(|number| f64::from(number % 2 * 50));
+        assert!(!bursts.heal_at_rest(0.01, 200.0));
+    }
+
+    #[test]
+    fn rounds_in_which_others_still_drain_do_not_count() {
+        // What the first rounds lost is little, as others drain for longer.
+        let between = rounds(|number| if number < 14 { 0.0 } else { 40.0 });
+        assert!(between.heal_at_rest(0.02, 64.0));
+    }
+}
