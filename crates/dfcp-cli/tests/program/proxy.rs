@@ -479,7 +479,9 @@ fn a_client_without_open_files_refuses_and_goes_on_when_there_are_some() {
         match tcp.read_exact(&mut [0; 2]) {
             Ok(()) => open.push(tcp),
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                // What it was sent and has not read resets it, if that came before the end.
+                let gone = [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof];
+                assert!(gone.contains(&error.kind()), "{error}");
                 refused += 1;
             }
         }
