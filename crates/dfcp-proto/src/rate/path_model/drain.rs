@@ -157,11 +157,11 @@ impl PathModel {
     }
 
     /// Drains are due when the base delay was not seen for long. Deep ones need a sender that sends enough
-    /// meanwhile to count; shallow ones are cruise's.
+    /// meanwhile to count; shallow ones are cruise's. Who gives way leaves the path to others anyway.
     fn begin_drain(&mut self, now: Instant, delay: f64) {
         let is_due =
             self.delay.base_is_due(now) && delay > MIN_BUSY && now > self.drains.again_from;
-        if !is_due || matches!(self.mode, Mode::Startup(_)) || self.was_silent() {
+        if !is_due || matches!(self.mode, Mode::Startup(_) | Mode::Yield(_)) || self.was_silent() {
             return;
         }
         let span = self.rate_span().max(self.round_trip_span());
