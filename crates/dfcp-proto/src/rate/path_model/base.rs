@@ -70,6 +70,7 @@ impl Base {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
     }
