@@ -256,17 +256,20 @@ impl Report {
     pub fn add_received(&mut self, received: Received, start: Instant, meter: &Meter) {
         self.add_outcomes(&received.entries, &received.outcomes);
         self.left_out = received.left_out;
-        self.add_time(start, meter.diary().asked(), meter.steady_bps());
+        let waited = meter.ended().map_or(Duration::ZERO, |end| end.elapsed());
+        let apart = meter.diary().asked() + waited;
+        self.add_time(start, apart, meter.steady_bps());
         self.conclude(received.failure.map(files::failure));
     }
 
     /// Adds the time since `start`, and what it gave.
     ///
-    /// Time `asked` that a person took to answer is not the path's.
-    pub fn add_time(&mut self, start: Instant, asked: Duration, steady_bps: Option<u64>) {
+    /// Time `apart` that a person took to answer, or that this side waited for the other one to end, is not the
+    /// path's.
+    pub fn add_time(&mut self, start: Instant, apart: Duration, steady_bps: Option<u64>) {
         let time = start
             .elapsed()
-            .saturating_sub(asked)
+            .saturating_sub(apart)
             .max(Duration::from_micros(1));
         self.seconds = time.as_secs_f64();
         self.goodput_bps = match self.carried() {

@@ -29,6 +29,7 @@ struct Samples {
     is_known: bool,
     tenth: Option<Sample>,
     last: Option<Sample>,
+    end: Option<Instant>,
 }
 
 impl Meter {
@@ -58,6 +59,16 @@ impl Meter {
     /// What happens to the files.
     pub fn diary(&self) -> &Diary {
         &self.diary
+    }
+
+    /// Everything is in its place: what follows is waiting for the other side.
+    pub fn end(&self) {
+        self.samples().end.get_or_insert_with(Instant::now);
+    }
+
+    /// When everything was in its place.
+    pub fn ended(&self) -> Option<Instant> {
+        self.samples().end
     }
 
     /// This many bytes are to come; nobody knows how many where it is 0.

@@ -67,6 +67,10 @@ use std::sync::Arc;
 /// not heard of the end is answered as for any connection that is not known: by a reset.
 const MAX_CLOSE_TIME: Duration = Duration::from_secs(30);
 
+/// CLOSE packets that leave at once, at most: what one in a thousand needs where half is lost. They take less
+/// than one full packet together.
+const MOST_CLOSES: u8 = 10;
+
 /// Why a connection wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -361,18 +365,31 @@ impl Connection {
             State::Connecting(_) => self.finish(now, error),
             State::Established => {
                 let reason = reason.to_owned();
-                // Twice at once, then twice in each probe timeout, and when the peer still talks.
+                // At once, then twice in each probe timeout, and when the peer still talks.
                 self.state = State::Closing {
                     code,
                     reason,
                     until: None,
-                    due: 2,
+                    due: self.close_copies(),
                     next: now + self.pto() / 2,
                 };
                 self.tell_closed(now, error);
             }
             _ => {}
         }
+    }
+
+    /// CLOSE packets that leave at once: who ends its process after them is missed no more than once in a
+    /// thousand times where each is lost on its own, or [`MOST_CLOSES`] are not enough. At least two.
+    fn close_copies(&self) -> u8 {
+        let mut unheard = self.out.redundancy.loss.probability();
+        let lost = unheard;
+        let mut copies = 1;
+        while copies < 2 || (unheard > 1e-3 && copies < MOST_CLOSES) {
+            unheard *= lost;
+            copies += 1;
+        }
+        copies
     }
 
     /// A peer that answers late makes round trips as long as it likes: a place is not its own for so long.

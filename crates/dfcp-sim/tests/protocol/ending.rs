@@ -161,6 +161,46 @@ fn a_sender_that_nobody_answers_leaves_all_the_same() {
     }
 }
 
+/// `dfcp send` ends its process as soon as what may leave has left, and repeats nothing after that.
+#[test]
+fn who_ends_its_process_after_closing_is_heard_where_much_is_lost() {
+    const RUNS: u64 = 400;
+    for (loss, spare) in [(0.0, 2), (0.2, 10), (0.4, 10)] {
+        let mut unheard = 0;
+        for seed in 0..RUNS {
+            let mut config = PairConfig::symmetric(link(100, 50), seed);
+            config.forward.loss = LossModel::Bernoulli(loss);
+            let mut pair = Pair::new(config);
+            assert!(pair.establish(20 * SECOND), "{loss}, seed {seed}");
+            let mut object = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 150_000);
+            pair.run_until(60 * SECOND, |pair| {
+                object.poll(pair);
+                object.received == 150_000
+            });
+            let (now, sent) = (pair.now, pair.connection(Side::Client).stats().packets_sent);
+            let client = pair.connection(Side::Client);
+            client.close(now, CloseCode::NO_ERROR, "");
+            pair.flush();
+            let copies = pair.connection(Side::Client).stats().packets_sent - sent;
+            assert!(
+                (2..=spare).contains(&copies),
+                "{loss}, seed {seed}: {copies}"
+            );
+            // The process has ended: what is said later does not count.
+            pair.run_until(ROUND_TRIP / 2 + MS(1), |_| false);
+            let heard = pair.hosts[1]
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Closed(ConnectionError::PeerClosed { .. })));
+            unheard += u64::from(!heard);
+        }
+        assert!(
+            unheard <= RUNS / 100,
+            "{loss}: {unheard} of {RUNS} are not heard"
+        );
+    }
+}
+
 /// Its acknowledgements say that a round trip takes most of a minute.
 #[test]
 fn a_peer_that_answers_late_is_forgotten_soon_once_it_is_closed() {

@@ -12,6 +12,7 @@ pub(crate) mod silence;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::ledger::{Ledger, Received};
 use crate::message::{self, Entry, FromReceiver, Reader, Rejection, Wishes};
@@ -25,15 +26,19 @@ pub(crate) use listing::read_offer;
 pub use pipe::receive_into;
 use session::Session;
 use silence::Seen;
+use tokio::io::AsyncWriteExt;
 
 /// How long the sender may take from the handshake to its offer, and for each further part of that:
 /// 64 kB in ten seconds are 52 kbit/s. Who has nothing to send gives his place to others.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the sender may take to close when all is said and its acknowledgement has come. It closes
 /// when it has read the last word, and may end before it knows that its own was heard.
-const CLOSING: std::time::Duration = std::time::Duration::from_secs(1);
+const CLOSING: Duration = Duration::from_secs(1);
+/// After the last word, how much shorter than [`Crowd::give_way`](silence::Crowd::give_way) lets it be nothing
+/// may come of the sender before it is taken for gone: after 10 s of 300. Connections survive shorter outages.
+const GONE: u32 = 30;
 /// How long the sender may take to hear that its offer was rejected.
-const REJECTING: std::time::Duration = std::time::Duration::from_secs(5);
+const REJECTING: Duration = Duration::from_secs(5);
 
 /// What is known of files of an offer before anything has come, by place.
 pub(crate) type Known = Vec<(u64, Survey)>;
@@ -117,6 +122,19 @@ pub async fn receive(
         () = crowd.give_way(quiet, look) => Err(Error::Silent),
     };
     Some(session.end(result.err()).await)
+}
+
+/// Waits until the sender has the last word on `control`, or is gone: it closes when it has read that, and nobody
+/// repeats its CLOSE after its process has ended.
+async fn let_hear(connection: &Connection, control: &mut SendStream, quiet: Duration) {
+    let mut shutdown = std::pin::pin!(control.shutdown());
+    loop {
+        let before = connection.stats().packets_received;
+        let heard = tokio::time::timeout(quiet / GONE, &mut shutdown).await;
+        if heard.is_ok() || connection.stats().packets_received == before {
+            return;
+        }
+    }
 }
 
 /// Notes how long a person is asked.

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use dfcp::{Connection, IncomingObject, ObjectSummary};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 
+use super::silence::QUIET;
 use super::timed;
-use super::{CLOSING, Offered, open, read_offer, reject};
+use super::{CLOSING, Offered, let_hear, open, read_offer, reject};
 use crate::ledger::{Received, violation};
 use crate::memory::Memory;
 use crate::message::{
@@ -75,8 +76,9 @@ pub async fn receive_into(
         let steady_bps = meter.steady_bps();
         let summary = FromReceiver::Summary { steady_bps };
         // What happens to the connection now changes nothing.
+        meter.end();
         if message::write(&mut control, &summary).await.is_ok() {
-            let _ = control.shutdown().await;
+            let_hear(connection, &mut control, QUIET).await;
         }
         Ok(())
     };

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp::{CloseCode, Connection, IncomingObject, ObjectSummary, SendStream};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::files::{Examined, Files, PartEnd, Unpacked, lost, read_end};
 use super::silence::Work;
-use super::{CLOSING, Known};
+use super::{CLOSING, Known, let_hear};
 use crate::ledger::{Announced, Ledger, Received, violation};
 use crate::memory::Share;
 use crate::message::{FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader, Wishes};
@@ -179,13 +178,18 @@ impl<'a> Session<'a> {
         self.ledger.finish_others(absent, self.meter).await?;
         self.ledger.tell_left_out().await?;
         let steady_bps = self.meter.steady_bps();
-        // Everything is in its place: what happens to the connection now changes nothing. The
-        // sender closes it as soon as it has read this.
         let summary = FromReceiver::Summary { steady_bps };
-        if self.ledger.say(&summary).await.is_ok() {
-            let _ = self.ledger.control.shutdown().await;
-        }
+        self.say_last(&summary).await;
         Ok(())
+    }
+
+    /// Says the last word. Everything is in its place: what happens to the connection now changes nothing.
+    async fn say_last(&mut self, summary: &FromReceiver) {
+        self.meter.end();
+        if self.ledger.say(summary).await.is_ok() {
+            let quiet = self.ledger.store.quiet;
+            let_hear(self.connection, &mut self.ledger.control, quiet).await;
+        }
     }
 
     /// Says what is there of the offer, and no more.
@@ -200,9 +204,7 @@ impl<'a> Session<'a> {
                 holes: false,
             })
             .await?;
-        if self.ledger.say(&summary).await.is_ok() {
-            let _ = self.ledger.control.shutdown().await;
-        }
+        self.say_last(&summary).await;
         Ok(())
     }
 
