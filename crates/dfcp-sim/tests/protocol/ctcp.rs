@@ -50,7 +50,7 @@ fn hosts_let_its_packets_and_acknowledgements_go_one_by_one() {
             ..config
         });
         assert!(pair.establish(8 * SECOND));
-        pair.run(SECOND);
+        pair.run_until(SECOND, |_| false);
         let [sender, receiver] = &pair.hosts;
         (
             sender.endpoint.coalescing_delay(),
