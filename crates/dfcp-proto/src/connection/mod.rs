@@ -493,9 +493,11 @@ impl Connection {
         self.out.path.order_rate(now, rate);
     }
 
-    /// Longest time that packets may wait for each other, in and out, while there are many.
+    /// Longest time that packets may wait for each other, in and out, while there are many: as the path
+    /// lets them, and who goes by the feedback of either direction.
     pub fn coalescing_delay(&self) -> Duration {
-        self.out.path.coalescing_delay()
+        let patience = self.out.feedback.patience().min(self.inc.policy.patience());
+        self.out.path.coalescing_delay().min(patience)
     }
 
     /// Whether the window, and what a new address has sent, let a full packet go.

@@ -1,4 +1,7 @@
 //! CTCP's rule (CTCP §3): every packet is acknowledged at once.
+//!
+//! Nor do packets wait for each other at the hosts. A window opened by acknowledgements that come in bundles
+//! sends bundles, whose packets queue behind each other; of a back-off by the round trip that is a queue.
 
 use super::{Arrival, FeedbackPolicy, Timed};
 use crate::time::{Duration, Instant};
@@ -17,6 +20,10 @@ impl FeedbackPolicy for EachPacket {
     /// As [`Timed`]: a peer that does not know this policy uses that one.
     fn max_delay(&self, rtt: Duration, gap: Duration) -> Duration {
         Timed::default().max_delay(rtt, gap)
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {

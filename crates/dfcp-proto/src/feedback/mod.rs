@@ -64,6 +64,13 @@ pub trait FeedbackPolicy: Debug + Send {
     /// `gap` apart: the sender's probe timeout counts on it.
     fn max_delay(&self, rtt: Duration, gap: Duration) -> Duration;
 
+    /// Longest time that packets may wait for each other at either end
+    /// ([`Connection::coalescing_delay`](crate::Connection::coalescing_delay)), where this policy or who
+    /// goes by its feedback cannot bear as much as the path would let them.
+    fn patience(&self) -> Duration {
+        Duration::MAX
+    }
+
     /// Packets that the receive window of a channel holds, if reports say what is free of it
     /// ([`report`](Self::report)); the budget of bytes holds all the same.
     fn receive_window(&self) -> Option<u8> {
