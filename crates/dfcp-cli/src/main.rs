@@ -12,6 +12,7 @@ mod known_hosts;
 mod lab;
 mod log;
 mod meet;
+mod memory;
 mod metrics;
 mod net;
 mod notify;

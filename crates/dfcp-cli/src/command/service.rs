@@ -1,10 +1,10 @@
 //! A service with a file of settings, from its start to its end: signals ask it, and the service manager is
 //! told how far it is.
 
-use std::future::Future;
+use std::time::Duration;
 
 use dfcp_command::{Failure, Kind, Request, Requests};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::notify;
 
@@ -16,8 +16,20 @@ pub trait Service {
     /// Serves by what is in its file now; what is wrong there changes nothing.
     fn reload(&mut self);
 
-    /// Ends as it was asked to, without waiting for anything once somebody is in a `hurry`.
-    async fn end(self, kind: Kind, hurry: impl Future<Output = ()>);
+    /// How long what is open may go on at most once it is to end.
+    fn drain(&self) -> Duration;
+
+    /// Takes nobody new. Whether there is something that it should wait for.
+    fn begin_end(&mut self) -> bool;
+
+    /// Says what it waits for, and for how long at most.
+    fn tell_draining(&self);
+
+    /// Waits until what is open has ended. May be cancelled.
+    async fn drained(&self);
+
+    /// Ends.
+    async fn end(self);
 }
 
 /// Attends to a service that has started; why it ended.
@@ -39,23 +51,48 @@ pub async fn attend(mut service: impl Service, mut requests: Requests) -> Failur
             Request::End(failure) => break failure,
         }
     };
-    let hurry = async {
-        loop {
-            tokio::select! {
-                request = requests.next() => if let Request::End(_) = request {
-                    return;
-                },
-                () = watchdog.alive() => {}
-            }
-        }
-    };
-    service.end(failure.kind, hurry).await;
+    wind_down(service, failure.kind, async || requests.next().await).await;
     failure
+}
+
+/// Ends a service: asked by SIGTERM once what is open has ended, or no time is left for it, or somebody asks again.
+pub async fn wind_down(
+    mut service: impl Service,
+    kind: Kind,
+    mut request: impl AsyncFnMut() -> Request,
+) {
+    let begun = Instant::now();
+    let mut watchdog = Watchdog::start();
+    notify::stopping_within(service.drain());
+    let has_open = service.begin_end();
+    let waits = has_open && kind == Kind::Terminated && !service.drain().is_zero();
+    if waits {
+        service.tell_draining();
+    }
+    while waits {
+        let left = service.drain().saturating_sub(begun.elapsed());
+        let request = tokio::select! {
+            request = request() => request,
+            () = service.drained() => break,
+            () = sleep(left) => break,
+            () = watchdog.alive() => continue,
+        };
+        match request {
+            // Who is not allowed any more goes on no longer, and there may be less time.
+            Request::Reload => {
+                service.reload();
+                let left = service.drain().saturating_sub(begun.elapsed());
+                notify::stopping_within(left);
+            }
+            Request::End(_) => break,
+        }
+    }
+    service.end().await;
 }
 
 /// Tells the service manager that the service works, as often as it wants to hear it.
 struct Watchdog {
-    every: Option<std::time::Duration>,
+    every: Option<Duration>,
     next: Option<Instant>,
 }
 

@@ -351,6 +351,49 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_reload_counts_while_the_service_waits_to_end() {
+    let (bench, host) = (Bench::new(), echo());
+    write(&bench, "drain = \"60m\"", &both(&bench));
+    let server = Receiver::start(serve(&bench));
+    let (mut program, port) = with_socks(&bench, server.address);
+    let (mut open, reply) = socks(port, CONNECT, host);
+    assert!(reply == 0 && echoes(&mut open));
+    server.signal(Signal::SIGTERM);
+    server.says("ends when");
+    write(&bench, "drain = \"59m\"\nnonsense = 1", &both(&bench));
+    server.signal(Signal::SIGHUP);
+    server.says("nothing is changed: ");
+    assert!(echoes(&mut open));
+    // Whose key goes is parted from, and nothing is left to wait for.
+    let others = both(&bench).replace(&bench.sender_key, &bench.receiver_key);
+    write(&bench, "drain = \"60m\"", &others);
+    server.signal(Signal::SIGHUP);
+    server.says("again");
+    let end = open.read(&mut [0]).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.end_code(), Some(143));
+    program.kill().unwrap();
+    wait(&mut program);
+}
+
+#[test]
+fn less_time_may_be_given_to_what_a_service_waits_for() {
+    let (bench, host) = (Bench::new(), echo());
+    write(&bench, "drain = \"60m\"", &both(&bench));
+    let server = Receiver::start(serve(&bench));
+    let (mut program, port) = with_socks(&bench, server.address);
+    let (mut open, reply) = socks(port, CONNECT, host);
+    assert!(reply == 0 && echoes(&mut open));
+    server.signal(Signal::SIGTERM);
+    server.says("ends when");
+    write(&bench, "drain = \"1ms\"", &both(&bench));
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.end_code(), Some(143));
+    program.kill().unwrap();
+    wait(&mut program);
+}
+
+#[test]
 fn a_log_of_json_has_an_object_for_each_event() {
     let bench = Bench::new();
     write(&bench, "log = \"json\"", &both(&bench));

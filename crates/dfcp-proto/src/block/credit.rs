@@ -25,6 +25,8 @@ const LAST_PART: u64 = 6;
 /// given, not with their number: no rule leaves the next of them more than 1/(e n) without knowing how many
 /// come, and this one leaves a third of that after a hundred.
 const LEAST_SHARES: u64 = 8;
+/// The part of what was read of a stream that it may be ahead of its reader whatever its share is.
+const EARNED_PART: u64 = 8;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
 /// Bytes that a settled range above a hole takes: two offsets and their share of a tree.
@@ -196,12 +198,20 @@ impl Credit {
     /// window. Alone it has a quarter of the credit, and less with the square of what others leave of a half. Where
     /// they leave little it has its share of what is free but for the last part, which is for first windows: so
     /// however many stop reading there is some credit for who comes next.
-    pub fn room_ahead(&self, own: u64) -> u64 {
+    ///
+    /// One that goes on being read earns more: an eighth of the `read` bytes, and a sixteenth of what is free beyond a
+    /// third at most. So those that stop hold little of what they took, and however many do, the others have their
+    /// shares.
+    pub fn room_ahead(&self, own: u64, read: u64) -> u64 {
         let (free, all) = self.unclaimed();
         let (free, half) = ((free + own).min(all), all / 2);
         let shared = free.saturating_sub(all / LAST_PART) / 2;
         let share = shared / (self.streams_ahead + LEAST_SHARES);
-        square(half / 2, free.saturating_sub(half), half).max(share)
+        let spare = free.saturating_sub(2 * all / LAST_PART) / 2;
+        let earned = (read / EARNED_PART).min(spare / LEAST_SHARES);
+        square(half / 2, free.saturating_sub(half), half)
+            .max(share)
+            .max(earned)
     }
 
     /// What is free of the credit and not promised beyond first windows, and all of it.
@@ -361,11 +371,14 @@ mod tests {
         let (mut first, mut second) = (Ahead::default(), Ahead::default());
         let told = |promised| Ahead { promised, held: 0 };
         let share = |free, others| (free - 16 * MIB / LAST_PART) / 2 / (others + LEAST_SHARES);
-        assert_eq!(credit.room_ahead(0), 4 * MIB);
+        assert_eq!(credit.room_ahead(0, 0), 4 * MIB);
         credit.set_ahead(&mut first, told(4 * MIB));
         // One stream's own does not count against it.
         assert_eq!(
-            (credit.room_ahead(first.promised), credit.room_ahead(0)),
+            (
+                credit.room_ahead(first.promised, 0),
+                credit.room_ahead(0, 0)
+            ),
             (4 * MIB, MIB)
         );
         // What is held counts once.
@@ -375,23 +388,19 @@ mod tests {
             held: 2 * MIB,
         };
         credit.set_ahead(&mut first, held);
-        assert_eq!(credit.room_ahead(0), MIB);
+        assert_eq!(credit.room_ahead(0, 0), MIB);
         credit.set_ahead(&mut second, told(6 * MIB));
-        assert_eq!(credit.room_ahead(0), share(6 * MIB, 2));
+        assert_eq!(credit.room_ahead(0, 0), share(6 * MIB, 2));
         credit.set_ahead(&mut first, told(0));
         credit.used = 0;
-        assert_eq!(credit.room_ahead(0), share(10 * MIB, 1));
+        assert_eq!(credit.room_ahead(0, 0), share(10 * MIB, 1));
     }
 
-    #[test]
-    fn however_many_streams_stop_there_is_credit_for_the_next() {
-        let most = 256 * MIB;
-        let mut credit = Credit::new(most, MemoryBudget::new(4 * most, 1));
-        credit.grant();
-        // Each is read for a while and then holds all that it may, block charges included.
-        for n in 0..16_384 {
+    /// Others came, were read for a while and then held all that they might, block charges included.
+    fn stop(credit: &mut Credit, others: usize, read: u64) {
+        for n in 0..others {
             let first = credit.first_window_now(MIB / 2);
-            let promised = credit.room_ahead(0).min(8 * MIB);
+            let promised = credit.room_ahead(0, read).min(8 * MIB);
             credit.set_ahead(
                 &mut Ahead::default(),
                 Ahead {
@@ -402,6 +411,46 @@ mod tests {
             credit.used += first + promised + 2 * charge(0);
             assert!(credit.used < credit.granted, "{n} have all of it");
         }
+    }
+
+    #[test]
+    fn however_many_streams_stop_there_is_credit_for_the_next() {
+        let most = 256 * MIB;
+        for read in [0, u64::MAX] {
+            let mut credit = Credit::new(most, MemoryBudget::new(4 * most, 1));
+            credit.grant();
+            stop(&mut credit, 16_384, read);
+        }
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_being_read_earns_more_than_a_share_and_leaves_others_theirs() {
+        let most = 32 * MIB;
+        let open = || {
+            let mut credit = Credit::new(most, MemoryBudget::new(4 * most, 1));
+            credit.grant();
+            credit
+        };
+        // A hundred that were read slowly have stopped, and leave 14 MiB.
+        let mut credit = open();
+        for _ in 0..100 {
+            let (promised, held) = (48 << 10, 48 << 10);
+            credit.set_ahead(&mut Ahead::default(), Ahead { promised, held });
+        }
+        credit.used = 18 * MIB;
+        let share = credit.room_ahead(0, 0);
+        assert_eq!(share, (14 * MIB - most / LAST_PART) / 2 / 108);
+        assert_eq!(credit.room_ahead(0, 8 * share), share);
+        assert_eq!(credit.room_ahead(0, 16 * share), 2 * share);
+        assert!(credit.room_ahead(0, u64::MAX) > 4 * share);
+        // A third is not to be earned: whoever comes after many that have earned all they could has a share of it.
+        let after = |read| {
+            let mut credit = open();
+            stop(&mut credit, 100, read);
+            credit.room_ahead(0, 0)
+        };
+        let (unearned, earned) = (after(0), after(u64::MAX));
+        assert!(2 * earned > unearned, "{earned} instead of {unearned}");
     }
 
     #[test]

@@ -562,7 +562,7 @@ impl RecvChannel {
     /// was read in a round trip, and `first` at least.
     fn window(&self, first: u64, credit: &Credit) -> u64 {
         let own = self.charged - self.freed + self.ahead.promised - self.ahead.held;
-        let most = first + credit.room_ahead(own);
+        let most = first + credit.room_ahead(own, self.read_offset);
         let grown = self.pace.in_round.saturating_mul(READ_AHEAD);
         grown.min(self.window).min(most).max(first)
     }

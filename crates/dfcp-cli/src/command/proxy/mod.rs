@@ -15,6 +15,7 @@ use dfcp_command::{Failure, Profile, block_on, fail};
 use dfcp_proxy::{Client, Event, Report};
 use place::Place;
 
+use crate::memory;
 use crate::metrics::{Exporter, Source};
 
 /// Arguments.
@@ -155,6 +156,7 @@ pub(super) fn take_open_files() {
 pub fn run(args: Args) -> ExitCode {
     take_open_files();
     let result = block_on(async {
+        tokio::spawn(memory::give_back());
         match args.command {
             Some(Command::Serve(serve)) => serve::serve(*serve).await,
             None => client::carry(args.client).await,

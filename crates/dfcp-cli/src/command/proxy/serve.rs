@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp::{Admission, Endpoint, EndpointConfig, PublicKey};
-use dfcp_command::{Failure, Kind, Requests, interrupted, units};
+use dfcp_command::{Failure, Kind, Request, Requests, interrupted, units};
 use dfcp_transfer::INTERRUPTED;
 use tokio::task::JoinHandle;
 
@@ -14,7 +14,7 @@ use super::Common;
 use super::desk::{Desk, Grants};
 use super::place::Place;
 use crate::command::farewell;
-use crate::command::service::{Service, attend};
+use crate::command::service::{Service, attend, wind_down};
 use crate::config::{self, Text};
 use crate::keys;
 use crate::metrics::{Exporter, Source};
@@ -83,10 +83,8 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
             failure = interrupted() => failure,
             failure = running.failed() => return Err(failure),
         };
-        let hurry = async {
-            interrupted().await;
-        };
-        running.end(failure.kind, hurry).await;
+        let again = async || Request::End(interrupted().await);
+        wind_down(running, failure.kind, again).await;
         return Err(failure);
     };
     let requests = Requests::listen()?;
@@ -210,26 +208,31 @@ impl Service for Running {
         self.file = Some(file);
     }
 
-    /// Ends: asked by SIGTERM, once the connections that it carries have ended, or no time is left for
-    /// them, or somebody is in a `hurry`.
-    async fn end(self, kind: Kind, hurry: impl Future<Output = ()>) {
-        let limit = self.args.drain;
-        notify::stopping_within(limit);
+    fn drain(&self) -> Duration {
+        self.args.drain
+    }
+
+    fn begin_end(&mut self) -> bool {
+        self.desk.server.traffic().counts().open_connections > 0
+    }
+
+    fn tell_draining(&self) {
         let carried = self.desk.server.traffic().counts().open_connections;
-        if kind == Kind::Terminated && carried > 0 && !limit.is_zero() {
-            let seconds = limit.as_secs_f64();
-            self.args.common.say(format_args!(
-                "ends when {carried} connections have, in {seconds} s at most"
-            ));
-            if self.endpoint.hand_over_port().is_ok() {
-                let what = "another server may begin at the port meanwhile";
-                self.args.common.say(what);
-            }
-            tokio::select! {
-                _ = self.desk.server.drain(limit) => {}
-                () = hurry => {}
-            }
+        let seconds = self.args.drain.as_secs_f64();
+        self.args.common.say(format_args!(
+            "ends when {carried} connections have, in {seconds} s at most"
+        ));
+        if self.endpoint.hand_over_port().is_ok() {
+            let what = "another server may begin at the port meanwhile";
+            self.args.common.say(what);
         }
+    }
+
+    async fn drained(&self) {
+        self.desk.server.drain(Duration::MAX).await;
+    }
+
+    async fn end(self) {
         farewell(&self.endpoint, INTERRUPTED, "the server ends").await;
     }
 }

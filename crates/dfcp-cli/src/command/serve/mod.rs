@@ -9,6 +9,7 @@ mod sockets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::{Endpoint, EndpointConfig, StaticKey};
 use dfcp_command::{Failure, Kind, Requests, block_on, fail};
@@ -22,6 +23,7 @@ use super::{FAREWELL, farewell};
 use crate::config;
 use crate::keys;
 use crate::log::Log;
+use crate::memory;
 use crate::metrics::{Exporter, Source};
 use crate::net;
 use crate::notify;
@@ -70,6 +72,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 /// # Errors
 /// Those from before there is a log: later ones are told there, as whoever reads it expects.
 async fn serve(args: &Args) -> Result<ExitCode, Failure> {
+    tokio::spawn(memory::give_back());
     // Before anything else: whoever asks for a reload meanwhile does not end the service.
     let requests = Requests::listen()?;
     let settings = Settings::read(&args.file)?;
@@ -297,28 +300,33 @@ impl Service for Running {
         self.say(line);
     }
 
-    /// Ends: asked by SIGTERM once what is open has ended, or no time is left for it, or somebody is in a
-    /// `hurry`.
-    async fn end(mut self, kind: Kind, hurry: impl Future<Output = ()>) {
-        let limit = self.settings.whole.drain;
-        notify::stopping_within(limit);
+    fn drain(&self) -> Duration {
+        self.settings.whole.drain
+    }
+
+    fn begin_end(&mut self) -> bool {
         // Nobody answers there any more: the port is free for the next service.
         if let Some(meeting) = self.meeting.take() {
             self.log.of("rendezvous").say(meeting.summary());
         }
-        let (carried, sessions) = self.parts.open_now();
         self.parts.end();
-        if kind == Kind::Terminated && carried + sessions > 0 && !limit.is_zero() {
-            let seconds = limit.as_secs_f64();
-            self.say(format_args!(
-                "ends when {carried} connections and {sessions} sessions have, in {seconds} s at most"
-            ));
-            self.hand_over();
-            tokio::select! {
-                () = self.parts.drain(limit) => {}
-                () = hurry => {}
-            }
-        }
+        self.parts.open_now() != (0, 0)
+    }
+
+    fn tell_draining(&self) {
+        let (carried, sessions) = self.parts.open_now();
+        let seconds = self.drain().as_secs_f64();
+        self.say(format_args!(
+            "ends when {carried} connections and {sessions} sessions have, in {seconds} s at most"
+        ));
+        self.hand_over();
+    }
+
+    async fn drained(&self) {
+        self.parts.drain(Duration::MAX).await;
+    }
+
+    async fn end(self) {
         if let Some(endpoint) = &self.endpoint {
             farewell(endpoint, INTERRUPTED, "the server ends").await;
         }

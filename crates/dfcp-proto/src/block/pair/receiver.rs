@@ -262,7 +262,7 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     // 34,464 bytes beyond its initial window.
     let half = 8 << 20;
     let room = crate::block::square(half / 2, half - 34_464, half);
-    assert_eq!(pair.credit.room_ahead(0), room);
+    assert_eq!(pair.credit.room_ahead(0, 0), room);
 
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     pair.recv = RecvChannel::new(pair.id, &config);
@@ -279,5 +279,9 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     assert_eq!(limit, Some(60_000 + 65_536 + 16_384));
     pair.recv
         .end(crate::VarInt::from_u32(1), None, &mut pair.credit);
-    assert_eq!(pair.credit.room_ahead(0), 16_384, "its share is free again");
+    assert_eq!(
+        pair.credit.room_ahead(0, 0),
+        16_384,
+        "its share is free again"
+    );
 }
