@@ -23,8 +23,8 @@ const MOST_RESIDENT: u64 = 256 << 20;
 const HONEST: usize = 24_000_000;
 /// How often that is sent while the siege lasts.
 const SENDS: usize = 4;
-/// Descriptors that the receiver may have, as many as most systems give at first.
-const DESCRIPTORS: u64 = 1024;
+/// Descriptors that the receiver may have: a quarter of what most systems give at first.
+const DESCRIPTORS: u64 = 256;
 
 /// What an attack needs to know.
 pub struct Siege<'a> {
