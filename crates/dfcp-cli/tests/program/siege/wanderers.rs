@@ -132,7 +132,7 @@ pub fn channels(siege: &Siege<'_>) -> u64 {
                     limit: u64::MAX >> 2,
                 },
             ];
-            let end = ends[(i % 5) as usize].clone();
+            let end = ends[(i % 5) as usize];
             let data = &[7; 100];
             peer.send_all(&[end, Frame::Symbol { header, data }]);
             let many: Vec<_> = (0..40)
