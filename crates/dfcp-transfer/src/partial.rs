@@ -50,7 +50,7 @@ struct Groups {
     /// Bytes of each that have not come.
     left: Vec<u64>,
     /// Of those that are whole.
-    values: Vec<Option<Value>>,
+    values: BTreeMap<usize, Value>,
     /// Of those whose bytes came in order so far: hashed up to an offset in the file.
     running: BTreeMap<usize, (GroupHasher, u64)>,
     /// Where they are noted, if they are.
@@ -64,7 +64,7 @@ impl Partial {
         let length = |i| shape.range(i).end - shape.range(i).start;
         let groups = Groups {
             left: (0..shape.count()).map(length).collect(),
-            values: vec![None; shape.count()],
+            values: BTreeMap::new(),
             running: BTreeMap::new(),
             journal,
         };
@@ -102,7 +102,7 @@ impl Partial {
         // A file of another size is cut alike, or what is noted will not be found there.
         let mut noted: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
         for (i, value) in lines.chunks_exact(LINE).filter_map(group_of) {
-            if i < self.shape.count() && self.groups().values[i].is_none() {
+            if i < self.shape.count() && !self.groups().values.contains_key(&i) {
                 noted.entry(i).or_default().push(value);
             }
         }
@@ -119,7 +119,7 @@ impl Partial {
         let found = self.shape.value_while(&self.file, i, go_on);
         if let Some(value) = found.ok().filter(|found| values.contains(found)) {
             let mut groups = self.groups();
-            groups.values[i] = Some(value);
+            groups.values.insert(i, value);
             groups.left[i] = 0;
         }
     }
@@ -134,7 +134,7 @@ impl Partial {
         go_on: impl Fn() -> bool,
     ) {
         for &(i, value) in wanted.iter().take_while(|_| go_on()) {
-            if self.groups().values[i] == Some(value) {
+            if self.groups().values.get(&i) == Some(&value) {
                 continue;
             }
             let range = self.shape.range(i);
@@ -153,10 +153,7 @@ impl Partial {
     pub fn start_journal(&self, mut journal: File, owner: &Value) -> io::Result<()> {
         let header = header_of(owner, self.shape.size());
         let mut groups = self.groups();
-        let there = groups.values.iter().enumerate();
-        let mut there: BTreeMap<usize, Value> = there
-            .filter_map(|(i, value)| Some((i, (*value)?)))
-            .collect();
+        let mut there = groups.values.clone();
         let length = journal.metadata()?.len();
         let whole = length.saturating_sub(length.saturating_sub(HEADER as u64) % LINE as u64);
         let mut begins = [0; HEADER];
@@ -191,10 +188,8 @@ impl Partial {
     /// The groups that are there, with their values.
     pub fn have(&self) -> Vec<(u64, Value)> {
         let groups = self.groups();
-        let there = groups.values.iter().enumerate();
-        there
-            .filter_map(|(i, value)| Some((i as u64, (*value)?)))
-            .collect()
+        let there = groups.values.iter();
+        there.map(|(i, value)| (*i as u64, *value)).collect()
     }
 
     /// Bytes of the groups that are there.
@@ -214,7 +209,7 @@ impl Partial {
             if groups.left[i] == 0 {
                 let range = self.shape.range(i);
                 groups.left[i] = range.end - range.start;
-                groups.values[i] = None;
+                groups.values.remove(&i);
             }
         }
     }
@@ -329,7 +324,7 @@ impl Partial {
         let mut lines = Vec::with_capacity(whole.len() * LINE);
         let mut groups = self.groups();
         for (i, value) in whole {
-            groups.values[*i] = Some(*value);
+            groups.values.insert(*i, *value);
             groups.running.remove(i);
             lines.extend(line_of(*i, value));
         }
@@ -344,8 +339,11 @@ impl Partial {
     /// The hash of the whole, if all of it is there.
     pub fn root(&self) -> Option<blake3::Hash> {
         let groups = self.groups();
-        let values: Option<Vec<Value>> = groups.values.iter().copied().collect();
-        Some(self.shape.root(&values?))
+        if groups.values.len() < self.shape.count() {
+            return None;
+        }
+        let values: Vec<Value> = groups.values.values().copied().collect();
+        Some(self.shape.root(&values))
     }
 
     fn groups(&self) -> MutexGuard<'_, Groups> {

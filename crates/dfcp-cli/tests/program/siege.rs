@@ -5,18 +5,26 @@ mod insiders;
 #[path = "../../../../fuzz/src/raw.rs"]
 #[allow(dead_code)]
 mod raw;
+mod stallers;
 mod strangers;
+mod wanderers;
 
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::common::{Bench, Receiver, bytes, run};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
 /// What all this may make the receiver hold, bytes.
 const MOST_RESIDENT: u64 = 256 << 20;
 const HONEST: usize = 24_000_000;
+/// How often that is sent while the siege lasts.
+const SENDS: usize = 4;
+/// Descriptors that the receiver may have: a quarter of what most systems give at first.
+const DESCRIPTORS: u64 = 256;
 
 /// What an attack needs to know.
 pub struct Siege<'a> {
@@ -79,6 +87,17 @@ const ATTACKS: [(&str, Attack); 9] = [
     ("floods of messages", insiders::message_floods),
 ];
 
+/// Others, of who was let in above all.
+const FROM_WITHIN: [(&str, Attack); 7] = [
+    ("sessions from everywhere", wanderers::storms),
+    ("sessions that move on and on", wanderers::moves),
+    ("resets", wanderers::resets),
+    ("channels that end at once", wanderers::channels),
+    ("sessions that stall", stallers::stalls),
+    ("offers of a million names", stallers::million_names),
+    ("floods of all messages", stallers::control_floods),
+];
+
 /// Largest resident size of a process so far, bytes.
 fn most_resident(id: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -100,9 +119,13 @@ fn send(bench: &Bench, receiver: &Receiver, name: &str, size: usize) -> f64 {
 }
 
 /// Lays siege while `work` lasts; gives what that gives, and what each attack sent.
-fn besiege<T>(siege: &Siege<'_>, work: impl FnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
+fn besiege<T>(
+    siege: &Siege<'_>,
+    attacks: &[(&'static str, Attack)],
+    work: impl FnOnce() -> T,
+) -> (T, Vec<(&'static str, u64)>) {
     std::thread::scope(|scope| {
-        let attacks = ATTACKS.map(|(name, attack)| {
+        let start = |&(name, attack): &(&'static str, Attack)| {
             let attack = move || {
                 // With a rate they are to cost the receiver what that takes, not its processor: on
                 // Linux this is of the thread alone.
@@ -112,28 +135,58 @@ fn besiege<T>(siege: &Siege<'_>, work: impl FnOnce() -> T) -> (T, Vec<(&'static 
                 attack(siege)
             };
             (name, scope.spawn(attack))
-        });
+        };
+        let attacks: Vec<_> = attacks.iter().map(start).collect();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         siege.over.store(true, Relaxed);
-        let counts = attacks.map(|(name, attack)| (name, attack.join().unwrap()));
-        (outcome.unwrap(), counts.into())
+        let counts = attacks.into_iter();
+        let counts = counts.map(|(name, attack)| (name, attack.join().unwrap()));
+        (outcome.unwrap(), counts.collect())
     })
 }
 
 #[test]
 fn an_honest_sender_gets_through_a_siege() {
+    is_survived(&ATTACKS);
+}
+
+#[test]
+fn an_honest_sender_gets_through_a_siege_from_within() {
+    is_survived(&FROM_WITHIN);
+}
+
+fn is_survived(attacks: &[(&'static str, Attack)]) {
     let bench = Bench::new();
-    let receiver = bench.receiver(&["--allow-any"]);
+    let mut command = bench.recv(&["--allow-any"]);
+    // Nobody reads what it says of thousands of sessions, and a full pipe would have it wait.
+    let receiver = Receiver::start({
+        command.stdout(Stdio::null());
+        command
+    });
+    let limit = Rlimit {
+        current: Some(DESCRIPTORS),
+        maximum: Some(DESCRIPTORS),
+    };
+    let id = Pid::from_raw(receiver.id());
+    prlimit(id, Resource::Nofile, limit).unwrap();
     let alone = send(&bench, &receiver, "alone", HONEST);
     let siege = Siege::of(&receiver, &bench, None);
-    let (seconds, counts) = besiege(&siege, || send(&bench, &receiver, "besieged", HONEST));
+    let (seconds, counts) = besiege(&siege, attacks, || {
+        // Long enough for sessions that stall to be many.
+        for i in 1..SENDS {
+            send(&bench, &receiver, &format!("besieged{i}"), HONEST);
+        }
+        send(&bench, &receiver, "besieged", HONEST)
+    });
     for (name, count) in counts {
         println!("{name}: {count}");
         assert!(count > 0, "{name}: nothing was tried");
     }
     let resident = most_resident(receiver.id());
+    let open = std::fs::read_dir(format!("/proc/{}/fd", receiver.id())).unwrap();
     println!(
-        "{HONEST} bytes: {alone:.2} s alone, {seconds:.2} s besieged; {resident} bytes resident"
+        "{HONEST} bytes: {alone:.2} s alone, {seconds:.2} s besieged; {resident} bytes resident, {} files open",
+        open.count()
     );
     assert!(resident <= MOST_RESIDENT, "{resident} bytes resident");
     // It is still there for others.
@@ -167,7 +220,7 @@ fn bench_goodput_under_siege() {
         let alone = send(&bench, &receiver, &format!("alone-{round}"), BENCH_BYTES);
         let siege = Siege::of(&receiver, &bench, Some(BENCH_RATE));
         let attackers = processor_time("self");
-        let (besieged, counts) = besiege(&siege, || {
+        let (besieged, counts) = besiege(&siege, &ATTACKS, || {
             send(&bench, &receiver, &format!("besieged-{round}"), BENCH_BYTES)
         });
         let attackers = processor_time("self") - attackers;

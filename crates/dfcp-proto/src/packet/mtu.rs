@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_path_carries_no_more_is_tried_again_after_ten_minutes() {
+        let (mut state, now) = (MtuSearch::new(1472), Instant::from_nanos(7));
+        state.on_black_hole(now, 1200, 1472);
+        assert_eq!(state.probe(now, 1200), Some(1336));
+        state.on_acked(1336);
+        let before = now + RAISE - Duration::from_nanos(1);
+        assert_eq!(state.probe(before, 1336), None);
+        assert_eq!(state.probe(now + RAISE, 1336), Some(1472));
+    }
+
+    #[test]
     fn three_rounds_of_large_packets_lost_and_small_ones_arriving_are_a_black_hole() {
         let mut path = BlackHole::default();
         let mut found = Vec::new();

@@ -212,6 +212,25 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_is_at_the_back_of_its_group_once_half_of_it_has_left() {
+        let now = Instant::ZERO;
+        let mut pacer = Pacer::new(now, 1500, 1500);
+        pacer.set(now, Rate::from_bps(12_000_000), 1500);
+        pacer.set_group(Duration::from_millis(10), u64::MAX);
+        // Ten packets, of which as many as are left say where the next one is.
+        let rest = pacer.available(now);
+        pacer.consume(rest);
+        pacer.grant(15_000);
+        let mut places = Vec::new();
+        for _ in 0..10 {
+            places.push(pacer.place());
+            pacer.consume(1500);
+        }
+        assert_eq!(places[..5], [Place::Front; 5]);
+        assert_eq!(places[5..], [Place::Back; 5]);
+    }
+
+    #[test]
     fn groups_are_as_long_as_allowed_and_no_larger() {
         // 3333 packets.
         let (wakeups, largest) = groups(Duration::from_millis(4), u64::MAX);

@@ -267,6 +267,18 @@ mod tests {
 
     /// Numbers that leap as far as they can reach the end; nobody may end an endpoint by that.
     #[test]
+    fn the_newest_packet_is_named_also_when_it_is_no_news() {
+        let mut received = ReceivedPackets::default();
+        assert!([0, 1, 5, 6].into_iter().all(|pn| received.insert(pn)));
+        for _ in 0..=REPORTS {
+            let news = received.news(10);
+            received.on_reported(&news);
+        }
+        assert_eq!(received.largest(), Some(6));
+        assert_eq!(received.news(10), [(5, 6)]);
+    }
+
+    #[test]
     fn packet_numbers_end_where_they_have_to() {
         let mut received = ReceivedPackets::default();
         assert!(received.insert(MAX_PACKET_NUMBER));

@@ -102,3 +102,28 @@ impl RttEstimator {
         self.smoothed() + (4 * self.variation).max(GRANULARITY) + max_ack_delay
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// RFC 9002 §5.3 and §6.2.1.
+    #[test]
+    fn probes_wait_for_a_round_trip_its_variation_and_what_the_peer_may_wait() {
+        let mut rtt = RttEstimator::default();
+        rtt.update(ms(100), Duration::ZERO);
+        assert_eq!(rtt.smoothed(), ms(100));
+        assert_eq!(rtt.pto(ms(25)), ms(100 + 4 * 50 + 25));
+        // Of a peer that held its feedback back for half of it.
+        rtt.update(ms(360), ms(180));
+        assert_eq!(rtt.smoothed(), ms(110));
+        assert_eq!(
+            rtt.pto(ms(25)),
+            ms(110) + 4 * (3 * ms(50) + ms(80)) / 4 + ms(25)
+        );
+    }
+}

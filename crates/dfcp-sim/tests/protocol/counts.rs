@@ -54,6 +54,42 @@ fn who_is_turned_away_counts_as_such_and_only_welcome_clients_without_a_place_as
 }
 
 #[test]
+fn who_carries_a_handshake_from_many_addresses_takes_places_of_its_key_alone() {
+    const MOST: usize = 8;
+    const OF_ONE: usize = 3;
+    let config = ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(|_| true.into()),
+        max_connections: MOST,
+        max_per_peer: OF_ONE,
+        memory: 128 << 20,
+    };
+    let mut server = Endpoint::new(key("server"), Some(config), [5; 32]);
+    let mut client = Endpoint::new(key("client"), None, [4; 32]);
+    let config = Arc::new(TransportConfig::default());
+    let connected = client.connect(NOW, address(SERVER), Some(server.public_key()), config);
+    connected.expect("a good key");
+    let syn = drain(&mut client, NOW).remove(0);
+    // Each address has an answer of its own, which the client acknowledges, too.
+    for at in 1..20 {
+        server.handle_datagram(NOW, address(at), 0, &mut syn.clone());
+        for mut answer in drain(&mut server, NOW) {
+            client.handle_datagram(NOW, address(SERVER), 0, &mut answer);
+        }
+        for mut packet in drain(&mut client, NOW) {
+            server.handle_datagram(NOW, address(at), 0, &mut packet);
+        }
+        drain_to(&mut server, NOW);
+    }
+    let accepted = |server: &mut Endpoint| std::iter::from_fn(|| server.accept()).count();
+    assert_eq!(accepted(&mut server), OF_ONE);
+    (20..40).for_each(|at| join(&mut server, "another", at));
+    assert_eq!(accepted(&mut server), OF_ONE);
+    (40..60).for_each(|at| join(&mut server, "a third", at));
+    assert_eq!(accepted(&mut server), MOST - 2 * OF_ONE);
+}
+
+#[test]
 fn a_syn_that_is_no_message_of_noise_is_refused_and_counted() {
     let mut server = server();
     for count in 1..3 {

@@ -58,6 +58,13 @@ enum State {
     Finishing,
 }
 
+impl State {
+    /// Whether it comes, and more may be said of it.
+    fn is_begun(&self) -> bool {
+        matches!(self, Self::Incoming(incoming) if incoming.word.is_none() && incoming.end.is_none())
+    }
+}
+
 #[derive(Default)]
 struct Incoming {
     /// Opened by whoever comes first.

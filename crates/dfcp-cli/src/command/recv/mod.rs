@@ -15,6 +15,7 @@ use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
 
 use super::proxy::place::Place as PortPlace;
+use super::proxy::take_open_files;
 use super::{Output, code, farewell};
 use crate::allowed::{Allowed, Who};
 use crate::config;
@@ -145,6 +146,7 @@ pub fn run(args: Args) -> ExitCode {
         Some(Err(failure)) => return fail(&failure),
         None => args,
     };
+    take_open_files();
     args.output.prepare();
     let result = match args.published() {
         Ok(Some(job)) => return published::recv::run(job),

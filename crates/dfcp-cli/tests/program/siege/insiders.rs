@@ -9,29 +9,29 @@ use tokio::io::AsyncWriteExt;
 
 use super::Siege;
 
-struct Insider {
-    _connection: Connection,
-    send: SendStream,
-    recv: RecvStream,
+pub(super) struct Insider {
+    pub connection: Connection,
+    pub send: SendStream,
+    pub recv: RecvStream,
 }
 
 impl Insider {
-    async fn connect(siege: &Siege<'_>, host: u8) -> Option<Self> {
-        let from = SocketAddr::from(([127, 0, 9, host], 0));
+    pub async fn connect(siege: &Siege<'_>, net: u8, host: u8) -> Option<Self> {
+        let from = SocketAddr::from(([127, 0, net, host], 0));
         let config = EndpointConfig::client(dfcp::generate_key().unwrap()).bind(from);
         let key = siege.key.parse().unwrap();
         let endpoint = Endpoint::bind(config).unwrap();
         let connection = endpoint.connect(siege.receiver, Some(key)).await.ok()?;
         let (send, recv) = connection.open_bi().await.ok()?;
         Some(Self {
-            _connection: connection,
+            connection,
             send,
             recv,
         })
     }
 
     /// Whether the receiver still listens.
-    async fn say(&mut self, message: &Value) -> bool {
+    pub async fn say(&mut self, message: &Value) -> bool {
         let json = message.to_string();
         let mut framed = (json.len() as u32).to_be_bytes().to_vec();
         framed.extend(json.into_bytes());
@@ -39,12 +39,12 @@ impl Insider {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(future)
 }
 
-fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) -> Value {
+pub(super) fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) -> Value {
     let entry = |path: String| json!({"path": path, "size": size, "mode": 420, "mtime": 0});
     let entries: Vec<_> = names.map(entry).collect();
     json!({"type": "offer", "version": VERSION, "entries": entries, "more": more})
@@ -55,7 +55,7 @@ pub fn endless_offers(siege: &Siege<'_>) -> u64 {
     block_on(async {
         let mut count = 0;
         for round in siege.rounds(40) {
-            let Some(mut insider) = Insider::connect(siege, (round % 8) as u8 + 1).await else {
+            let Some(mut insider) = Insider::connect(siege, 9, (round % 8) as u8 + 1).await else {
                 continue;
             };
             for part in 0..2000 {
@@ -77,7 +77,7 @@ pub fn message_floods(siege: &Siege<'_>) -> u64 {
     block_on(async {
         let mut count = 0;
         for round in siege.rounds(40) {
-            let Some(mut insider) = Insider::connect(siege, (round % 8) as u8 + 9).await else {
+            let Some(mut insider) = Insider::connect(siege, 9, (round % 8) as u8 + 9).await else {
                 continue;
             };
             let name = format!("flood-{round}");

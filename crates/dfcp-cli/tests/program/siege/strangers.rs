@@ -26,7 +26,7 @@ const DEFICIENT: [u32; 60] = [
 const OBJECT: u64 = 2;
 
 /// A socket at 127.0.`net`.`host`: every such address is another network to the receiver.
-fn socket(siege: &Siege<'_>, net: u8, host: u8) -> UdpSocket {
+pub(super) fn socket(siege: &Siege<'_>, net: u8, host: u8) -> UdpSocket {
     let from = SocketAddr::from((Ipv4Addr::new(127, 0, net, host), 0));
     let socket = UdpSocket::bind(from).expect("any address of 127.0.0.0/8 is this host's");
     socket.connect(siege.receiver).unwrap();
@@ -34,7 +34,7 @@ fn socket(siege: &Siege<'_>, net: u8, host: u8) -> UdpSocket {
     socket
 }
 
-fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
+pub(super) fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
     let mut buffer = [0; 2048];
     let n = socket.recv(&mut buffer).ok()?;
     Some(buffer[..n].to_vec())
@@ -61,15 +61,15 @@ fn ask(socket: &UdpSocket) -> Option<Vec<u8>> {
 }
 
 /// A session whose owner sends what it likes.
-struct Peer {
-    socket: UdpSocket,
-    session: SessionKeys,
+pub(super) struct Peer {
+    pub socket: UdpSocket,
+    pub session: SessionKeys,
     sealer: Sealer,
     next: u64,
 }
 
 impl Peer {
-    fn connect(siege: &Siege<'_>, net: u8, host: u8) -> Option<Self> {
+    pub fn connect(siege: &Siege<'_>, net: u8, host: u8) -> Option<Self> {
         let socket = socket(siege, net, host);
         let (ack, session) = raw::answer(&ask(&socket)?, &raw::params());
         socket.send(&ack).ok()?;
@@ -83,10 +83,15 @@ impl Peer {
         })
     }
 
-    fn send(&mut self, frame: &Frame<'_>) {
+    pub fn send(&mut self, frame: &Frame<'_>) {
+        self.send_all(std::slice::from_ref(frame));
+    }
+
+    /// One packet.
+    pub fn send_all(&mut self, frames: &[Frame<'_>]) {
         let mut packet = Vec::new();
         emit_sealed_header(&mut packet, self.session.params.cid, self.next);
-        frame.emit(&mut packet);
+        frames.iter().for_each(|frame| frame.emit(&mut packet));
         self.sealer
             .seal(self.next, &mut packet, 0, SEALED_HEADER_LEN);
         self.next += 1;

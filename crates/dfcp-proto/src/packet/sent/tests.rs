@@ -163,3 +163,34 @@ fn a_packet_that_nothing_overtook_is_written_off_once_and_stays_in_flight() {
     assert!(patient.write_off(at(1000), RTT).is_empty());
     assert_eq!(patient.loss_time(RTT), None);
 }
+
+#[test]
+fn nothing_in_flight_is_counted_on_once_nothing_is_answered() {
+    let offsets = |symbols: Vec<SymbolRef>| symbols.iter().map(|s| s.offset).collect::<Vec<_>>();
+    let mut sent = ten(LossRules::default());
+    acknowledge_all(&mut sent, at(20), &[(0, 3)]);
+    let odd = |symbol: &SymbolRef| symbol.offset % 2 == 1;
+    assert_eq!(offsets(sent.write_off_unanswered(odd)), [5, 7, 9]);
+    assert_eq!(offsets(sent.write_off_unanswered(|_| true)), [4, 6, 8]);
+    assert!(sent.write_off_unanswered(|_| true).is_empty(), "once");
+    assert_eq!(sent.bytes_in_flight(), 6000);
+}
+
+#[test]
+fn who_acknowledges_no_report_is_noticed() {
+    let mut sent: SentPackets<()> = SentPackets::new(LossRules::default());
+    for count in 0..=MAX_BESIDE {
+        assert!(!sent.is_excessive(), "{count}");
+        sent.push(NewPacket {
+            time: at(0),
+            size: 50,
+            sent_total: 0,
+            ect: false,
+            place: Place::Alone,
+            symbol: None,
+            control: Vec::new(),
+            ack_eliciting: false,
+        });
+    }
+    assert!(sent.is_excessive());
+}

@@ -8,6 +8,10 @@ use crate::ledger::violation;
 use crate::message::Hash;
 use crate::{Error, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, sparse};
 
+/// Files whose last word has not been said: four times those that a sender reads at a time. Each may be open, with
+/// its journal, and have a list of its groups in memory.
+const MAX_BEGUN: usize = 16;
+
 /// An object that was announced.
 pub(super) enum Announcement {
     /// An object that nobody wants.
@@ -131,7 +135,12 @@ impl Session<'_> {
     fn begin_incoming(&mut self, index: u64) -> Result<(), Error> {
         if !self.is_known(index) {
             // A sender has no more on their way; those that are held are as many at most.
-            if self.states.len() >= 2 * MAX_PENDING {
+            let begun = self
+                .states
+                .values()
+                .filter(|state| state.is_begun())
+                .count();
+            if self.states.len() >= 2 * MAX_PENDING || begun >= MAX_BEGUN {
                 return Err(violation("too many files at a time"));
             }
             self.states
