@@ -185,6 +185,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             several,
             choice,
             delete,
+            deletes_nothing,
             names,
         } => {
             let path = target::at_home(path);
@@ -198,7 +199,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             ready.there = target::has_any(&directory, looked_for);
             (ready.name, ready.goes_on) = (name.clone(), goes_on);
             let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
-            if let Some(name) = name.as_ref().filter(|_| *delete) {
+            if let Some(name) = name.as_ref().filter(|_| *delete || *deletes_nothing) {
                 choice.check_home(&root(name))?;
             }
             let store = Arc::new(choice.store(&directory, *delete)?);

@@ -60,7 +60,7 @@ pub(super) async fn unless_interrupted<T>(
 
 /// A signal to a group of processes has reached all of them before any is given processor time that
 /// lasts so long.
-const SAME_SIGNAL: Duration = Duration::from_millis(50);
+pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
 /// Starts the agent and copies.
 pub(super) async fn start(args: &Args, way: Direction<'_>, told: &mut Told) -> Result<(), Failure> {
@@ -103,6 +103,7 @@ async fn start_push(
         several: paths.len() > 1,
         choice: args.choice.clone(),
         delete,
+        deletes_nothing: args.delete && !delete,
         names: target::names(&sources),
     };
     let (link, ready) = unless_interrupted(Link::open(args, side, host, work)).await?;
