@@ -16,7 +16,7 @@ use super::control::Work;
 use super::link::{Joined, Link};
 use super::reach::Side;
 use super::{Args, Direction, agent, sync, target};
-use crate::command::{self, farewell};
+use crate::command::{self, bounded, farewell};
 use crate::files;
 use crate::progress::Bar;
 use crate::unfinished::Unfinished;
@@ -26,14 +26,7 @@ pub(super) const PING: Duration = Duration::from_secs(2);
 
 /// The transport's settings; what is sent takes at most `cap`.
 pub(super) fn transport(timeout: Duration, cap: Option<Rate>, background: bool) -> TransportConfig {
-    let profile = match background {
-        true => Profile::auto().yielding(),
-        false => Profile::auto(),
-    };
-    let profile = match cap {
-        Some(cap) => profile.with_rate_cap(cap),
-        None => profile,
-    };
+    let profile = bounded(Profile::auto(), cap, background);
     let transport = command::transport(timeout).keep_alive(Some(PING));
     transport.profile(profile)
 }
