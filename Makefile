@@ -26,10 +26,14 @@ install:
 	install -D -m 644 target/packaging/dfcp.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dfcp
 	install -D -m 644 target/packaging/_dfcp $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_dfcp
 	install -D -m 644 target/packaging/dfcp.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/dfcp.fish
+	@[ -n "$(DESTDIR)" ] || ! command -v zsh >/dev/null || zsh -c 'print -l $$fpath' | grep -qxF "$(PREFIX)/share/zsh/site-functions" || \
+		echo "zsh finds its completions with this in .zshenv: fpath+=($(PREFIX)/share/zsh/site-functions)"
 	@case ":$$PATH:" in *:"$(PREFIX)/bin":*) ;; *) [ -n "$(DESTDIR)" ] || echo "$(PREFIX)/bin is not in PATH" ;; esac
 
-# The program that `install` installs.
+# The program that `install` installs. A panic unwinds nothing, so it has no tables for it (a tenth of it).
 dist: toolchain
+	RUSTFLAGS="$$RUSTFLAGS -C force-unwind-tables=no" \
+	CFLAGS="$$CFLAGS -fno-unwind-tables -fno-asynchronous-unwind-tables" \
 	$(CARGO) build --profile dist --locked -p dfcp-cli
 
 # Programs that need nothing of the machine they run on, for x86-64 and arm64: target/static.

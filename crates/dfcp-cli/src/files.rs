@@ -106,7 +106,8 @@ pub struct Target {
     /// Take names with control characters, backslashes or bytes that are not UTF-8
     #[arg(long)]
     any_names: bool,
-    /// Take holes of files as such: they take no room, and what the disk has free bounds data alone
+    /// Take holes of files as such, with a code in any case: they take no room, and what the disk has free
+    /// bounds data alone
     #[arg(short = 'S', long)]
     sparse: bool,
     #[command(flatten)]
@@ -124,6 +125,14 @@ impl Target {
     /// Whether the file goes to standard output.
     pub fn is_pipe(&self) -> bool {
         self.output_dir.as_os_str() == "-"
+    }
+
+    /// The same, which takes holes as such.
+    pub fn with_holes(&self) -> Self {
+        Self {
+            sparse: true,
+            ..self.clone()
+        }
     }
 
     /// The directory.

@@ -221,17 +221,63 @@ fn hint(option: &str) -> Option<&'static str> {
     })
 }
 
+/// The advice for all options of a command line that its command does not have: who mends one at a time
+/// tries as often.
+fn hints(command: &str, line: &[String]) -> Vec<String> {
+    let parser = Cli::command();
+    let known = parser.find_subcommand(command);
+    let known: Vec<_> = known
+        .into_iter()
+        .flat_map(|known| known.get_arguments())
+        .collect();
+    let letter = |letter| format!("-{letter}");
+    let is_known = |option: &String| {
+        let names = |arg: &&clap::Arg| {
+            arg.get_short().map(letter).as_ref() == Some(option)
+                || option.strip_prefix("--") == arg.get_long() && arg.get_long().is_some()
+        };
+        known.iter().any(names)
+    };
+    let options = line.iter().flat_map(|word| match word.strip_prefix('-') {
+        Some(letters) if !letters.starts_with('-') => letters.chars().map(letter).collect(),
+        Some(_) => word
+            .split('=')
+            .next()
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+        None => Vec::new(),
+    });
+    let unknown = options.filter(|option| !is_known(option));
+    unknown
+        .filter_map(|option| Some(format!("{option}: {}", hint(&option)?)))
+        .collect()
+}
+
+/// Whether a number stands before this word, as when `7-otter-lamp` is written without its hyphens.
+fn is_code_in_words(line: &[String], word: &str) -> bool {
+    let mut pairs = line.windows(2);
+    pairs.any(|pair| pair[0].parse::<u32>().is_ok() && pair[1] == word)
+}
+
 /// The error, with advice for who knows `scp` and `rsync`.
 fn with_hint(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let copying = matches!(words().nth(1).as_deref(), Some("cp" | "sync"));
-    if copying
-        && error.kind() == ErrorKind::UnknownArgument
-        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
-        && let Some(hint) = hint(option)
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg)
     {
-        let hint = ContextValue::StyledStrs(vec![hint.into()]);
-        error.insert(ContextKind::Suggested, hint);
+        let line: Vec<_> = words().skip(1).collect();
+        let hints = match line.first().map(String::as_str) {
+            Some("cp" | "sync") if unknown.starts_with('-') => hints(&line[0], &line[1..]),
+            Some("recv") if is_code_in_words(&line[1..], unknown) => {
+                vec!["a code is one word, as 7-otter-lamp".to_owned()]
+            }
+            _ => Vec::new(),
+        };
+        if !hints.is_empty() {
+            let hints = hints.into_iter().map(Into::into).collect();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
+        }
     }
     // Of an option that stands alone clap does not say what stands beside it.
     if error.kind() == ErrorKind::ArgumentConflict

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dfcp::published::Config;
-use dfcp::{Application, Endpoint, SchemeId, TransportConfig};
+use dfcp::{Application, Endpoint, Profile, Rate, SchemeId, TransportConfig};
 use dfcp_command::{Failure, print_json};
 
 use crate::log::{Fields, Level, Log};
@@ -230,6 +230,18 @@ fn lasting(timeout: Duration) -> TransportConfig {
     TransportConfig::default()
         .idle_timeout(timeout)
         .keep_alive(Some(pings))
+}
+
+/// A profile that gives way to everybody else if it is to, and takes at most `cap` of the path.
+fn bounded(profile: Profile, cap: Option<Rate>, gives_way: bool) -> Profile {
+    let profile = match gives_way {
+        true => profile.yielding(),
+        false => profile,
+    };
+    match cap {
+        Some(cap) => profile.with_rate_cap(cap),
+        None => profile,
+    }
 }
 
 /// The transport's settings for files; silence of `timeout` ends a connection.

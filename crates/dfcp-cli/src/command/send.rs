@@ -19,7 +19,7 @@ use dfcp_transfer::{
 };
 
 use super::peer::PeerOptions;
-use super::{Output, code, farewell};
+use super::{Output, bounded, code, farewell};
 use crate::files;
 use crate::meet;
 use crate::net::Host;
@@ -169,14 +169,7 @@ impl Args {
             Some(FixedRate::Max) => profile.with_max_rate(),
             None => profile,
         };
-        let profile = match self.background {
-            true => profile.yielding(),
-            false => profile,
-        };
-        let profile = match self.bwlimit {
-            Some(cap) => profile.with_rate_cap(cap),
-            None => profile,
-        };
+        let profile = bounded(profile, self.bwlimit, self.background);
         self.output.transport().profile(profile)
     }
 

@@ -53,6 +53,24 @@ fn a_code_brings_the_files_and_both_keys() {
     assert!(message(&report).contains("used already"), "{report}");
 }
 
+/// As by `cp`: an image of a disk is mostly holes.
+#[test]
+fn holes_stay_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let (bench, _server, named) = meeting(&[]);
+    let named = strs(&named);
+    let image = bench.write("image", 1000);
+    let file = std::fs::File::options().write(true).open(&image).unwrap();
+    file.set_len(100_000_000).unwrap();
+    let (sender, code) = offer(&bench, None, &named, &image);
+    let (exit, report, _) = claim(&bench, None, &named, &code).end();
+    assert_eq!((exit, sender.end().0), (0, 0), "{report}");
+    let received = std::fs::metadata(bench.path("received/image")).unwrap();
+    assert_eq!(received.len(), 100_000_000);
+    assert!(received.blocks() <= file.metadata().unwrap().blocks() + 128);
+    assert!(report["moved_bytes"].as_u64() < Some(1_000_000), "{report}");
+}
+
 #[test]
 fn wrong_codes_are_refused_and_the_third_is_the_last() {
     let (bench, _server, named) = meeting(&[]);

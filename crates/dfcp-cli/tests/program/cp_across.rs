@@ -133,6 +133,19 @@ fn a_machine_without_the_program_or_none_at_all_is_no_success() {
 }
 
 #[test]
+fn a_login_that_never_greets_is_given_up_at_the_first_machine_too() {
+    let machines = Machines::new("echo please approve >&2; exec sleep 1000");
+    for progress in ["--progress=always", "--progress=never"] {
+        let arguments = ["there:file", "other:", "--timeout", "1s", progress];
+        let (code, report, said) = copy(&machines, &arguments);
+        let error = report["error"]["message"].as_str().unwrap();
+        let hint = "there: ./shell has not started dfcp there";
+        assert!(code == 5 && error.starts_with(hint), "{report}");
+        assert!(said.contains("please approve"), "{said}");
+    }
+}
+
+#[test]
 fn the_progress_of_a_copy_elsewhere_is_shown_here() {
     let machines = three(true);
     machines.write(&machines.there("a file"), 3_000_000);

@@ -59,6 +59,19 @@ fn a_copy_that_is_interrupted_before_it_begins_says_so() {
     }
 }
 
+/// Nor is then said that the copy goes on without ssh.
+#[test]
+fn a_copy_that_is_interrupted_on_its_way_says_that_alone() {
+    let machines = Machines::new(
+        "copy=$PPID; (until [ -s file.dfcp-partial ]; do sleep 0.1; done; kill -KILL $$; kill -INT $copy) \
+         >/dev/null 2>&1 &",
+    );
+    machines.write(&machines.here("file"), 4_000_000);
+    let arguments = ["file", "there:", "-b", "8M", "--remote-path", PROGRAM];
+    let (code, _, said) = run(&mut machines.cp(&arguments));
+    assert_eq!((code, said.trim_end()), (130, "dfcp: interrupted"));
+}
+
 #[test]
 fn a_tree_that_is_there_is_not_sent_again_even_in_part() {
     let machines = Machines::new("");

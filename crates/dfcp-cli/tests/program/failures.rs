@@ -160,6 +160,19 @@ fn usage_and_local_mistakes() {
             "{said}"
         );
     }
+    // Of all at once, and of none that there is.
+    let line = ["sync", "--delete", "-avz", "--partial=x", "x", "h:"];
+    let output = bench.program().args(line).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let tips = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tip: "));
+    let tips: Vec<_> = tips.filter_map(|tip| tip.split(':').next()).collect();
+    assert_eq!(tips, ["-v", "-z", "--partial"], "{said}");
+    let heard = ["recv", "7", "otter", "lamp"];
+    let output = bench.program().args(heard).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains("one word, as 7-otter-lamp"), "{said}");
     let (code, report, _) = run(bench.sender().arg(bench.path("none")).arg("127.0.0.1"));
     assert_eq!((code, &report["error"]["kind"]), (7, &"local_io".into()));
     let key = bench.path("sender.key");

@@ -19,6 +19,18 @@ fn message(report: &Value) -> &str {
     report["error"]["message"].as_str().unwrap()
 }
 
+/// Before anything is written there.
+#[test]
+fn a_home_directory_is_refused_also_where_nothing_would_be_removed_in_the_end() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("tree/file"), 10);
+    std::os::unix::fs::symlink("/etc/passwd", machines.here("tree/link")).unwrap();
+    let report = sync(&machines, &["tree", "there:"], 2);
+    assert!(message(&report).contains("--allow-home"), "{report}");
+    assert!(!machines.there("file").exists());
+    sync(&machines, &["tree", "there:", "--allow-home"], 3);
+}
+
 #[test]
 fn the_copy_of_a_disk_that_is_not_mounted_stays() {
     let machines = Machines::new("");

@@ -7,7 +7,8 @@ use dfcp_command::{Failure, Kind, fail, unwritten};
 use super::place::Place;
 use crate::progress::Relay;
 
-use super::{Args, Choice, Fallback, unless_interrupted};
+use super::attempt::unless_interrupted;
+use super::{Args, Choice, Fallback};
 
 impl Args {
     /// Has the machine of the sources copy to the other one itself, as its own ssh reaches that.

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use dfcp_command::{Failure, Kind, interrupted};
 
-use super::{Args, start};
+use super::Args;
+use super::attempt::start;
 use crate::command::send::RETRY_PAUSE;
 use crate::report::{Attempts, Report};
 

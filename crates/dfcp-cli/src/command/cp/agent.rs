@@ -10,6 +10,7 @@ use dfcp_command::{Failure, Kind, block_on};
 use dfcp_transfer::{DONE, FAILED, Meter, Received, Sources, Store, name};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
+use super::attempt;
 use super::choice::Aim;
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
 use super::heard::Heard;
@@ -111,7 +112,7 @@ async fn patiently<T: Send + 'static>(
     loop {
         tokio::select! {
             done = &mut work => return done.map_err(std::io::Error::other)?,
-            () = tokio::time::sleep(super::PING) => say_busy().await?,
+            () = tokio::time::sleep(attempt::PING) => say_busy().await?,
         }
     }
 }
@@ -147,7 +148,7 @@ async fn work(side: &Side, job: &Job, task: Task, from: Stdin, to: Stdout) -> Re
 fn open(job: &Job) -> Result<Side, Failure> {
     let timeout = Duration::from_millis(job.timeout_ms);
     let cap = job.bwlimit_bps.map(Rate::from_bps);
-    let side = Side::open(super::transport(timeout, cap, job.background), job.ports)?;
+    let side = Side::open(attempt::transport(timeout, cap, job.background), job.ports)?;
     side.expect(control::key(&job.key)?);
     Ok(side)
 }
@@ -184,6 +185,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             several,
             choice,
             delete,
+            deletes_nothing,
             names,
         } => {
             let path = target::at_home(path);
@@ -197,7 +199,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             ready.there = target::has_any(&directory, looked_for);
             (ready.name, ready.goes_on) = (name.clone(), goes_on);
             let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
-            if let Some(name) = name.as_ref().filter(|_| *delete) {
+            if let Some(name) = name.as_ref().filter(|_| *delete || *deletes_nothing) {
                 choice.check_home(&root(name))?;
             }
             let store = Arc::new(choice.store(&directory, *delete)?);

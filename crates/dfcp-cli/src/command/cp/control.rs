@@ -69,6 +69,9 @@ pub enum Work {
         choice: super::Choice,
         /// Whether to remove at the end what the sender has not.
         delete: bool,
+        /// Whether that was asked for, and is not to be done since not everything could be read.
+        #[serde(default)]
+        deletes_nothing: bool,
         /// The names that go there.
         #[serde(default)]
         names: Vec<String>,

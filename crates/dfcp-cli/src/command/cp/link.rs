@@ -8,6 +8,7 @@ use dfcp_command::{Failure, Kind};
 use tokio::io::BufReader;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
+use super::attempt::SAME_SIGNAL;
 use super::control::{self, FromAgent, Ready, ToAgent, Work};
 use super::heard::{Heard, SILENCE};
 use super::reach::{self, Side};
@@ -103,6 +104,8 @@ impl Joined {
     /// Waits, without an ssh that would say so, for the end of an agent that goes on over UDP.
     async fn agent_fell_silent(&self, mut heard: Heard, output: &Output) -> Failure {
         let host = &self.host;
+        // What ended ssh may end this program, too.
+        tokio::time::sleep(SAME_SIGNAL).await;
         output.say(format_args!("{host}: ssh has ended; going on over UDP"));
         // The path that broke ssh may come back within the transport's own limit.
         if heard.silence() >= SILENCE {

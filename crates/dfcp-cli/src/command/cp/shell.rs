@@ -75,11 +75,8 @@ pub struct Agent {
     pub stdout: BufReader<ChildStdout>,
 }
 
-/// Prints what comes after the word that it begins with: what the login prints before is not ours. After a
-/// failure the rest is read all the same: who says it is not to wait.
-async fn print_all(from: ChildStdout) -> io::Result<()> {
-    let mut from = BufReader::new(from);
-    line_with(&mut from, |line| Some(line.strip_suffix(HANDED)?.len())).await?;
+/// Prints what comes. After a failure the rest is read all the same: who says it is not to wait.
+async fn print_all(mut from: BufReader<ChildStdout>) -> io::Result<()> {
     let (mut to, mut buffer, mut printed) = (tokio::io::stdout(), [0; 8192], Ok(()));
     loop {
         let come = match from.read(&mut buffer).await? {
@@ -143,13 +140,14 @@ impl Shell {
         let words: Vec<_> = arguments.iter().map(|word| quoted(word)).collect();
         let script = self.search(&words.join(" "), &format!("exit {NOT_FOUND}"));
         let script = format!("echo {HANDED}; {script}");
-        if let Some(handed) = self.try_hand_over(host, &script, show).await? {
+        let handed = self.try_hand_over(host, &script, (show, silence)).await?;
+        if let Some(handed) = handed {
             return Ok(handed);
         }
         if let Err(machine) = self.try_agent(host, silence).await? {
             self.install_at(host, &machine).await?;
         }
-        let handed = self.try_hand_over(host, &script, show).await?;
+        let handed = self.try_hand_over(host, &script, (show, silence)).await?;
         handed.ok_or_else(|| still_none(host))
     }
 
@@ -158,7 +156,7 @@ impl Shell {
         &self,
         host: &str,
         script: &str,
-        show: Show,
+        (show, silence): (Show, Duration),
     ) -> Result<Option<Handed>, Failure> {
         let mut command = self.remote(host, script)?;
         // ssh says nothing of what it cannot print.
@@ -170,15 +168,21 @@ impl Shell {
         let mut child = command.spawn().map_err(|error| self.none(&error))?;
         // Waiting would close it.
         let open = child.stdin.take();
-        let printing = child.stdout.take().map(|out| tokio::spawn(print_all(out)));
-        if let (Some(relay), Some(told)) = (relay, child.stderr.take()) {
+        let stdout = child.stdout.take().ok_or_else(no_pipe)?;
+        let told = relay.zip(child.stderr.take());
+        let mut told = told.map(|(relay, told)| tokio::spawn(relay.run(BufReader::new(told))));
+        // What the login prints before is not ours.
+        let mut stdout = BufReader::new(stdout);
+        let begun = line_with(&mut stdout, |line| line.ends_with(HANDED).then_some(()));
+        let begun = login::within(silence, begun).await;
+        begun.ok_or_else(|| self.no_word(host))??;
+        let printing = tokio::spawn(print_all(stdout));
+        if let Some(told) = &mut told {
             // Until nobody there has it any more. ssh keeps it for a connection that others share, so its own
             // end counts as well.
-            let told = relay.run(BufReader::new(told));
-            tokio::pin!(told);
             tokio::select! {
                 biased;
-                told = &mut told => told?,
+                told = &mut *told => told.map_err(io::Error::other)??,
                 _ = child.wait() => {
                     let _ = tokio::time::timeout(LEAVING, told).await;
                 }
@@ -186,10 +190,7 @@ impl Shell {
         }
         let status = child.wait().await?;
         drop(open);
-        let printed = match printing {
-            Some(printing) => printing.await.map_err(io::Error::other)?,
-            None => Ok(()),
-        };
+        let printed = printing.await.map_err(io::Error::other)?;
         match status.code() {
             Some(NOT_FOUND) => Ok(None),
             Some(NO_LOGIN) => Err(self.no_greeting(host, Some(NO_LOGIN))),
@@ -242,7 +243,7 @@ impl Shell {
             .spawn()
             .map_err(|error| self.none(&error))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Failure::new(Kind::Failure, "no pipe to the remote shell"));
+            return Err(no_pipe());
         };
         let mut stdout = BufReader::new(stdout);
         let greeting = login::within(silence, greeting(&mut stdout)).await;
@@ -411,6 +412,10 @@ pub fn ended(host: &str, code: Option<i32>) -> Failure {
     };
     let message = format!("{host}: dfcp ended there {how}");
     Failure::new(Kind::Unreachable, message)
+}
+
+fn no_pipe() -> Failure {
+    Failure::new(Kind::Failure, "no pipe to the remote shell")
 }
 
 fn still_none(host: &str) -> Failure {

@@ -171,13 +171,13 @@ pub fn run(args: Args) -> ExitCode {
 
 impl Args {
     /// Where the files go.
-    fn place(&self) -> Result<Place, Failure> {
-        Ok(match self.taking.target.is_pipe() {
+    fn place(&self, target: &Target) -> Result<Place, Failure> {
+        Ok(match target.is_pipe() {
             true if self.output.is_json() => {
                 return Err(Failure::usage("-o - and --json both want standard output"));
             }
-            true => Place::Pipe(self.taking.target.limits()),
-            false => Place::Directory(self.taking.target.open(&self.output)?),
+            true => Place::Pipe(target.limits()),
+            false => Place::Directory(target.open(&self.output)?),
         })
     }
 }
@@ -185,7 +185,8 @@ impl Args {
 /// Takes the files of the one sender who has the code.
 async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    let place = args.place()?;
+    // Who was told the code is no stranger, who might bring holes that are more than the disk has.
+    let place = args.place(&args.taking.target.with_holes())?;
     let transport = args.output.observed(args.transport())?;
     let job = code::Receiving {
         code,
@@ -241,7 +242,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     let own = keys::Own::load(args.key.as_deref())?;
     let allowed = args.taking.allowed(&Allowed::default())?;
     let door = Door::new(allowed, &args.output)?;
-    let place = args.place()?;
+    let place = args.place(&args.taking.target)?;
     let once = args.once || args.taking.target.is_pipe();
     let mut busy = false;
     let exporter = match args.metrics {
