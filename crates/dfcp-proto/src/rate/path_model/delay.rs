@@ -14,7 +14,7 @@
 
 use super::base::Base;
 use super::samples::Samples;
-use super::tuning::base::{MEMORY, ROUND_TRIP_MEMORY};
+use super::tuning::base::{DOUBT_AT_MOST, MEMORY, NEAR, ROUND_TRIP_MEMORY};
 use super::tuning::delay::*;
 use crate::rate::AckPoint;
 use crate::rate::path_history::BaseDelay;
@@ -25,6 +25,12 @@ use crate::time::{Duration, Instant};
 pub(super) struct DelayEstimator {
     base: Base,
     round_trip: Base,
+    /// How far the least round trip of late is above the least of the connection, seconds: a queue that stood there
+    /// before the first delay was seen, perhaps.
+    unseen: f64,
+    /// When there was none, or a deep drain last looked for it, and how long after that one may look again.
+    certain_at: Option<Instant>,
+    doubt_after: Duration,
     /// Interarrival jitter.
     jitter: f64,
     /// Differences seen, as many as count.
@@ -44,6 +50,9 @@ impl Default for DelayEstimator {
         Self {
             base: Base::new(MEMORY),
             round_trip: Base::new(ROUND_TRIP_MEMORY),
+            unseen: 0.0,
+            certain_at: None,
+            doubt_after: MEMORY,
             jitter: 0.0,
             count: 0,
             last: None,
@@ -56,14 +65,14 @@ impl Default for DelayEstimator {
 }
 
 impl DelayEstimator {
-    /// Takes the newest acknowledged packet and the latest round trip; delays come in steps of
-    /// `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the
+    /// Takes the newest acknowledged packet, the latest round trip and the least of the connection, of which the
+    /// handshake's is one; delays come in steps of `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the
     /// queueing delay that this packet saw, floor included.
     pub(super) fn update(
         &mut self,
         now: Instant,
         ack: &AckPoint,
-        round_trip: f64,
+        (round_trip, least_trip): (f64, f64),
         grain: f64,
     ) -> f64 {
         let delay = ack.one_way_delay();
@@ -81,6 +90,12 @@ impl DelayEstimator {
             self.floor = (self.floor - rise).max(0.0);
         }
         let there_and_back = self.round_trip.update(now, round_trip);
+        // The handshake's packets are smaller.
+        self.unseen = (self.round_trip.least() - least_trip - grain).max(0.0);
+        let certain_at = self.certain_at.get_or_insert(now);
+        if one_way < NEAR && self.unseen < NEAR {
+            (*certain_at, self.doubt_after) = (now, MEMORY);
+        }
         one_way.min(there_and_back)
     }
 
@@ -162,6 +177,24 @@ impl DelayEstimator {
     pub(super) fn base_is_due(&self, now: Instant) -> bool {
         self.base.is_due(now)
     }
+
+    /// Whether what passes for the base delay may have been seen above a queue that never was empty: the round trip
+    /// was shorter once. (Or the way back was, or the route: so one looks less often each time.)
+    pub(super) fn base_is_doubtful(&self, now: Instant) -> bool {
+        self.certain_at
+            .is_some_and(|at| now.saturating_since(at) > self.doubt_after)
+    }
+
+    /// The queue that the base delay may hide, seconds.
+    pub(super) fn unseen(&self) -> f64 {
+        self.unseen
+    }
+
+    /// A drain looks for it.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.certain_at = Some(now);
+        self.doubt_after = (2 * self.doubt_after).min(DOUBT_AT_MOST);
+    }
 }
 
 /// The highest round trip of the last five to ten seconds.
@@ -197,7 +230,7 @@ mod tests {
             let received = Duration::from_secs_f64(100.0 + ms as f64 / 1e3 + forward + error);
             let ack = AckPoint::new(received, sent_at, 1500 * (ms + 1), 1500 * (ms + 1));
             let now = sent_at + Duration::from_secs_f64(forward + 0.025);
-            let queue = estimator.update(now, &ack, forward + 0.025, 0.0001);
+            let queue = estimator.update(now, &ack, (forward + 0.025, 0.050), 0.0001);
             samples.push(ack, queue, 1.0);
             let least = samples.least_delay(0.05);
             estimator.end_span(now, least, 0.05);
@@ -220,6 +253,31 @@ mod tests {
         assert!(fast < 0.001, "{fast}");
         let step = standing(2000, |ms| (0.025, if ms < 1000 { 0.0 } else { 0.128 }));
         assert!(step < 0.001, "{step}");
+    }
+
+    #[test]
+    fn a_base_that_was_seen_above_a_queue_alone_is_doubted() {
+        // The handshake took 50 ms, and each packet since met a queue of 4 ms: who came with others.
+        let doubted = |least: f64| {
+            let mut estimator = DelayEstimator::default();
+            let mut at = Vec::new();
+            for ms in 0..60_000 {
+                let now = Instant::ZERO + Duration::from_millis(ms);
+                let received = Duration::from_millis(100_000 + ms);
+                let ack = AckPoint::new(received, now, 1500 * (ms + 1), 1500 * (ms + 1));
+                estimator.update(now, &ack, (0.054, least), 0.0001);
+                if estimator.base_is_doubtful(now) {
+                    at.push(ms / 1000);
+                    estimator.look(now);
+                }
+            }
+            (at, estimator.unseen())
+        };
+        let (at, unseen) = doubted(0.050);
+        // Less often each time, as it may be the way back.
+        assert_eq!(at, [5, 15, 35]);
+        assert!((unseen - 0.0039).abs() < 1e-6, "{unseen}");
+        assert!(doubted(0.0535).0.is_empty(), "as short as the handshake's");
     }
 
     #[test]

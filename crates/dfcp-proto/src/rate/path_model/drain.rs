@@ -156,12 +156,15 @@ impl PathModel {
         }
     }
 
-    /// Drains are due when the base delay was not seen for long. Deep ones need a sender that sends enough
-    /// meanwhile to count; shallow ones are cruise's. Who gives way leaves the path to others anyway.
+    /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been. Deep
+    /// ones need a sender that sends enough meanwhile to count; shallow ones are cruise's. Who gives way leaves the
+    /// path to others anyway.
     fn begin_drain(&mut self, now: Instant, delay: f64) {
-        let is_due =
-            self.delay.base_is_due(now) && delay > MIN_BUSY && now > self.drains.again_from;
-        if !is_due || matches!(self.mode, Mode::Startup(_) | Mode::Yield(_)) || self.was_silent() {
+        let is_due = self.delay.base_is_due(now) && delay > MIN_BUSY;
+        let is_doubtful = self.delay.base_is_doubtful(now) && !self.is_noisy(now);
+        let may_begin = (is_due || is_doubtful) && now > self.drains.again_from;
+        let is_elsewhere = matches!(self.mode, Mode::Startup(_) | Mode::Yield(_));
+        if !may_begin || is_elsewhere || self.was_silent() {
             return;
         }
         let span = self.rate_span().max(self.round_trip_span());
@@ -171,12 +174,14 @@ impl PathModel {
         let before = Stretch::between(&from, &last, self.packet);
         let delivered = before.delivered / before.seconds;
         let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
-        let (rate, emptied) = (SHARE * delivered, self.rtt + delay);
+        let (rate, queue) = (SHARE * delivered, delay.max(self.delay.unseen()));
+        let emptied = self.rtt + queue;
         let counts = rate * (spans::MOST - emptied) > LEAST_PACKETS * self.packet;
         let (depth, rate, empty, length) = if lost > DEEP_FROM && counts {
             let counted = (PACKETS * self.packet / rate).max(self.round_trip_span());
+            self.delay.look(now);
             (Depth::Deep, rate, emptied, emptied + counted)
-        } else if matches!(self.mode, Mode::Cruise(_)) && !self.is_long(self.queue()) {
+        } else if is_due && matches!(self.mode, Mode::Cruise(_)) && !self.is_long(self.queue()) {
             let length = self.rtt + DRAIN_QUEUES * delay;
             (Depth::Shallow, DRAIN_GAIN * self.estimate, 0.0, length)
         } else {

@@ -373,7 +373,8 @@ impl PathModel {
         let now = feedback.now;
         let latest = feedback.rtt.latest();
         let grain = self.packet_time(1.0);
-        let delay = self.delay.update(now, &ack, latest.as_secs_f64(), grain);
+        let trips = (latest.as_secs_f64(), feedback.rtt.min().as_secs_f64());
+        let delay = self.delay.update(now, &ack, trips, grain);
         self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
         self.rtt = self.delay.round_trip().max(bounds::LEAST_ROUND_TRIP);
         // What an outage loses has no round trip, but is in flight for as long.

@@ -250,6 +250,9 @@ pub(super) mod base {
     pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
     /// And then for the longest drain ([`super::spans::MOST`]).
     pub const DRAIN_TIME: Duration = Duration::from_secs(1);
+    /// Longest time between looks for a queue that the base may hide, which is the memory doubled three times: a route
+    /// that became longer and loses much costs a deep drain in 40 s.
+    pub const DOUBT_AT_MOST: Duration = Duration::from_secs(40);
 }
 
 /// Drains.
