@@ -59,22 +59,32 @@ pub async fn attend(mut service: impl Service, mut requests: Requests) -> Failur
 pub async fn wind_down(
     mut service: impl Service,
     kind: Kind,
-    mut request: impl AsyncFnMut() -> Request,
+    request: impl AsyncFnMut() -> Request,
 ) {
     let begun = Instant::now();
-    let mut watchdog = Watchdog::start();
     notify::stopping_within(service.drain());
     let has_open = service.begin_end();
-    let waits = has_open && kind == Kind::Terminated && !service.drain().is_zero();
-    if waits {
+    if has_open && kind == Kind::Terminated && !service.drain().is_zero() {
         service.tell_draining();
+        wait_for_end(&mut service, begun, request).await;
     }
-    while waits {
+    service.end().await;
+}
+
+/// Waits until what is open has ended, for no longer than it may, counted from when it `begun`; or until somebody asks
+/// for the end again.
+async fn wait_for_end(
+    service: &mut impl Service,
+    begun: Instant,
+    mut request: impl AsyncFnMut() -> Request,
+) {
+    let mut watchdog = Watchdog::start();
+    loop {
         let left = service.drain().saturating_sub(begun.elapsed());
         let request = tokio::select! {
             request = request() => request,
-            () = service.drained() => break,
-            () = sleep(left) => break,
+            () = service.drained() => return,
+            () = sleep(left) => return,
             () = watchdog.alive() => continue,
         };
         match request {
@@ -84,10 +94,9 @@ pub async fn wind_down(
                 let left = service.drain().saturating_sub(begun.elapsed());
                 notify::stopping_within(left);
             }
-            Request::End(_) => break,
+            Request::End(_) => return,
         }
     }
-    service.end().await;
 }
 
 /// Tells the service manager that the service works, as often as it wants to hear it.

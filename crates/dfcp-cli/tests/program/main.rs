@@ -9,6 +9,7 @@ mod cp;
 mod cp_across;
 mod cp_again;
 mod cp_ssh;
+mod draining;
 mod failures;
 mod hand_on;
 mod hostile;

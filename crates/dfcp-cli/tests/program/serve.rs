@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// Writes the settings: those above the first section, and the sections.
-fn write(bench: &Bench, above: &str, sections: &str) {
+pub fn write(bench: &Bench, above: &str, sections: &str) {
     let key = bench.path("receiver.key");
     let listen = match above.contains("listen =") {
         true => "",
@@ -24,7 +24,7 @@ fn write(bench: &Bench, above: &str, sections: &str) {
 }
 
 /// Sections of a receiver and of a proxy that reaches this machine.
-fn both(bench: &Bench) -> String {
+pub fn both(bench: &Bench) -> String {
     let key = &bench.sender_key;
     let into = bench.path("received");
     format!(
@@ -33,7 +33,7 @@ fn both(bench: &Bench) -> String {
     )
 }
 
-fn serve(bench: &Bench) -> Command {
+pub fn serve(bench: &Bench) -> Command {
     let mut command = bench.program();
     command.arg("serve").arg(bench.path("serve.toml"));
     command
@@ -329,65 +329,6 @@ fn a_service_that_is_to_end_waits_for_files_and_connections_and_tells_its_manage
     assert_eq!((code, &report["files"]), (0, &Value::from(1)), "{said}");
     assert!(echoes(&mut open));
     drop(open);
-    assert_eq!(server.end_code(), Some(143));
-    program.kill().unwrap();
-    wait(&mut program);
-}
-
-#[test]
-fn a_second_signal_ends_at_once() {
-    let (bench, host) = (Bench::new(), echo());
-    write(&bench, "drain = \"60m\"", &both(&bench));
-    let server = Receiver::start(serve(&bench));
-    let (mut program, port) = with_socks(&bench, server.address);
-    let (mut open, reply) = socks(port, CONNECT, host);
-    assert!(reply == 0 && echoes(&mut open));
-    server.signal(Signal::SIGTERM);
-    server.says("ends when");
-    server.signal(Signal::SIGTERM);
-    assert_eq!(server.end_code(), Some(143));
-    program.kill().unwrap();
-    wait(&mut program);
-}
-
-#[test]
-fn a_reload_counts_while_the_service_waits_to_end() {
-    let (bench, host) = (Bench::new(), echo());
-    write(&bench, "drain = \"60m\"", &both(&bench));
-    let server = Receiver::start(serve(&bench));
-    let (mut program, port) = with_socks(&bench, server.address);
-    let (mut open, reply) = socks(port, CONNECT, host);
-    assert!(reply == 0 && echoes(&mut open));
-    server.signal(Signal::SIGTERM);
-    server.says("ends when");
-    write(&bench, "drain = \"59m\"\nnonsense = 1", &both(&bench));
-    server.signal(Signal::SIGHUP);
-    server.says("nothing is changed: ");
-    assert!(echoes(&mut open));
-    // Whose key goes is parted from, and nothing is left to wait for.
-    let others = both(&bench).replace(&bench.sender_key, &bench.receiver_key);
-    write(&bench, "drain = \"60m\"", &others);
-    server.signal(Signal::SIGHUP);
-    server.says("again");
-    let end = open.read(&mut [0]).unwrap_err();
-    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
-    assert_eq!(server.end_code(), Some(143));
-    program.kill().unwrap();
-    wait(&mut program);
-}
-
-#[test]
-fn less_time_may_be_given_to_what_a_service_waits_for() {
-    let (bench, host) = (Bench::new(), echo());
-    write(&bench, "drain = \"60m\"", &both(&bench));
-    let server = Receiver::start(serve(&bench));
-    let (mut program, port) = with_socks(&bench, server.address);
-    let (mut open, reply) = socks(port, CONNECT, host);
-    assert!(reply == 0 && echoes(&mut open));
-    server.signal(Signal::SIGTERM);
-    server.says("ends when");
-    write(&bench, "drain = \"1ms\"", &both(&bench));
-    server.signal(Signal::SIGHUP);
     assert_eq!(server.end_code(), Some(143));
     program.kill().unwrap();
     wait(&mut program);
