@@ -254,6 +254,16 @@ fn transport(timeout: Duration) -> TransportConfig {
         .max_block_symbols(RAPTORQ_SYMBOLS)
 }
 
+/// Each connection that is carried, and each file that comes, takes an open file: as many as the system lets this
+/// user have.
+pub fn take_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With fewer some wait or fail, and it is said.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
 /// How long the farewell may take.
 pub const FAREWELL: Duration = Duration::from_secs(1);
 

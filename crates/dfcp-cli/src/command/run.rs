@@ -20,9 +20,10 @@ use tokio::time::timeout;
 
 use super::farewell;
 use super::peer::{PeerOptions, no_contact};
+use super::proxy::Common;
 use super::proxy::client::{SERVE, admits, introduce};
 use super::proxy::place::{Forward, each_its_own};
-use super::proxy::{Common, take_open_files};
+use super::take_open_files;
 use crate::config;
 use crate::net::Host;
 

@@ -143,18 +143,9 @@ pub(super) fn is_single(event: &Event) -> bool {
     )
 }
 
-/// Each connection takes an open file: as many as the system lets this user have.
-pub(super) fn take_open_files() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // With fewer the port takes nobody for a while, and says so.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
-}
-
 /// Runs a client or a server until it is told to end.
 pub fn run(args: Args) -> ExitCode {
-    take_open_files();
+    super::take_open_files();
     let result = block_on(async {
         tokio::spawn(memory::give_back());
         match args.command {

@@ -15,8 +15,7 @@ use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
 
 use super::proxy::place::Place as PortPlace;
-use super::proxy::take_open_files;
-use super::{Output, code, farewell};
+use super::{Output, code, farewell, take_open_files};
 use crate::allowed::{Allowed, Who};
 use crate::config;
 use crate::door::Door;

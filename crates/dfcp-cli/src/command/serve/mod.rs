@@ -16,10 +16,9 @@ use dfcp_command::{Failure, Kind, Requests, block_on, fail};
 use dfcp_transfer::INTERRUPTED;
 
 use super::proxy::place::Place;
-use super::proxy::take_open_files;
 use super::rendezvous::Meeting;
 use super::service::{Service, attend};
-use super::{FAREWELL, farewell};
+use super::{FAREWELL, farewell, take_open_files};
 use crate::config;
 use crate::keys;
 use crate::log::Log;
