@@ -19,6 +19,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::task::Poll;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What became of a connection's news.
 #[derive(Clone, Copy, Debug, Default)]
@@ -199,6 +200,18 @@ pub(crate) struct Shared<W: Waiting> {
     ended: AtomicBool,
     pub(crate) runtime: Runtime,
     epoch: Clock,
+    /// What the core's clock showed at the epoch, nanoseconds.
+    started: u64,
+}
+
+/// What the core's clock shows when an endpoint starts, nanoseconds: a minute, and what the wall clock shows since its
+/// last full one. Rate controllers look at moments that the clocks of hosts have in common (docs/spec/auto.md).
+fn time_of_day() -> u64 {
+    const MINUTE: u128 = 60_000_000_000;
+    let since_full = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() % MINUTE);
+    (MINUTE + since_full) as u64
 }
 
 impl<W: Waiting> Shared<W> {
@@ -235,6 +248,7 @@ impl<W: Waiting> Shared<W> {
             ended: AtomicBool::new(false),
             runtime: Runtime::current(),
             epoch: Clock::now(),
+            started: time_of_day(),
         });
         shared
             .runtime
@@ -268,7 +282,7 @@ impl<W: Waiting> Shared<W> {
 
     /// The core's clock, shared by everyone.
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
+        Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + self.started)
     }
 
     /// Changes the endpoint's state, and has the driver follow up.

@@ -5,6 +5,7 @@
 //! No test of one sender's rate can tell that of many, whose loss one of them does not heal. So a **deep drain**
 //! is long enough to count what is lost in it, and compares that with the rounds between drains.
 
+use super::look::Looks;
 use super::loss::{Stretch, tolerance};
 use super::tuning::drain::*;
 use super::tuning::loss::CERTAIN;
@@ -20,7 +21,7 @@ struct Drain {
     /// Most rate, bytes per second, and until when.
     rate: f64,
     until: Instant,
-    depth: Depth,
+    kind: Kind,
     /// From when on what is sent finds an empty queue; bytes sent, in all, by then and within the drain.
     empty_from: Instant,
     from: Option<u64>,
@@ -35,16 +36,18 @@ struct Drain {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
+enum Kind {
     /// Shows the base delay.
     Shallow,
     /// And what is lost while all send little.
     Deep,
+    /// The same at a moment that all have in common.
+    Look,
 }
 
-/// What the rounds between two drains lost.
+/// What rounds without a drain lost.
 #[derive(Clone, Copy, Debug, Default)]
-struct RoundsBetween {
+struct Rounds {
     /// Drains of others may last until then.
     from: Option<Instant>,
     count: u32,
@@ -54,7 +57,7 @@ struct RoundsBetween {
     least: Option<f64>,
 }
 
-impl RoundsBetween {
+impl Rounds {
     fn add(&mut self, now: Instant, round: &Stretch) {
         let from = *self.from.get_or_insert(now + AFTER_DRAIN);
         if now < from || round.packets < LEAST_PACKETS {
@@ -67,11 +70,16 @@ impl RoundsBetween {
         self.least = Some(least.min(round.loss()));
     }
 
+    /// Share lost.
+    fn mean(&self) -> f64 {
+        self.lost / self.packets.max(1.0)
+    }
+
     /// Whether so much less is lost at `rest`, a share `loss` of so many packets, that chance does not explain it:
     /// less than in any round, and less than what independent losses come to. Losses in bursts leave rounds
     /// without any, so that no rest loses less than all rounds did.
     fn heal_at_rest(&self, loss: f64, packets: f64) -> bool {
-        let mean = self.lost / self.packets.max(1.0);
+        let mean = self.mean();
         let chance = CERTAIN * (mean * (1.0 - mean) / packets).sqrt();
         self.count >= LEAST_ROUNDS
             && self.least.is_some_and(|least| loss < least)
@@ -85,7 +93,10 @@ pub(super) struct Drains {
     drain: Option<Drain>,
     /// No other before.
     again_from: Instant,
-    between: RoundsBetween,
+    looks: Looks,
+    /// Rounds since the last deep drain or moment to look, and those before that moment.
+    rounds: Rounds,
+    earlier: Rounds,
 }
 
 impl Drains {
@@ -103,7 +114,25 @@ impl Drains {
     /// A round is over that had no drain in it.
     pub(super) fn end_round(&mut self, now: Instant, round: &Stretch) {
         if self.drain.is_none() {
-            self.between.add(now, round);
+            self.rounds.add(now, round);
+        }
+    }
+
+    /// Compares the next rest with the rounds from here on, if they are enough.
+    fn turn(&mut self, now: Instant) {
+        let from = self.rounds.from.map(|from| from.max(now));
+        let next = Rounds {
+            from,
+            ..Rounds::default()
+        };
+        self.earlier = std::mem::replace(&mut self.rounds, next);
+    }
+
+    /// The rounds that a rest is compared with.
+    fn before(&self) -> Rounds {
+        match self.rounds.count < LEAST_ROUNDS {
+            true => self.earlier,
+            false => self.rounds,
         }
     }
 }
@@ -111,6 +140,12 @@ impl Drains {
 impl PathModel {
     /// `sent_total` bytes were sent so far.
     pub(super) fn drain_on_sent(&mut self, now: Instant, sent_total: u64) {
+        // A moment to look does not wait for acknowledgements, which are rare where most is lost.
+        if self.drains.drain.is_none()
+            && let Some(delay) = self.samples.last_delay()
+        {
+            self.begin_drain(now, delay);
+        }
         let Some(drain) = &mut self.drains.drain else {
             return;
         };
@@ -131,7 +166,7 @@ impl PathModel {
         let Some(drain) = &mut self.drains.drain else {
             return self.begin_drain(now, delay);
         };
-        if drain.depth == Depth::Shallow && delay < DRAINED {
+        if drain.kind == Kind::Shallow && delay < DRAINED {
             drain.until = drain.until.min(now);
         }
         if drain.from.is_none_or(|from| ack.sent_total < from) {
@@ -147,24 +182,34 @@ impl PathModel {
         }
         let drain = *drain;
         self.drains.drain = None;
-        if drain.depth == Depth::Deep
+        if drain.kind != Kind::Shallow
             && let Some((first, last)) = drain.between
         {
             let rest = Stretch::between(&first, &last, self.packet);
-            self.delay.lower_floor(drain.least.max(0.0));
-            self.judge_rest(now, drain.delivered, &rest);
+            self.judge_rest(now, &drain, &rest);
         }
     }
 
-    /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been. Deep
-    /// ones need a sender that sends enough meanwhile to count; shallow ones are cruise's. Who gives way leaves the
-    /// path to others anyway.
+    /// Whether a moment has passed at which this sender looks.
+    fn is_time_to_look(&mut self, now: Instant) -> bool {
+        if !self.drains.looks.pass(now) {
+            return false;
+        }
+        self.drains.turn(now);
+        let lost = self.loss.recent().max(self.loss.mean);
+        self.drains.looks.is_due(lost) && !self.is_noisy(now)
+    }
+
+    /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been, and looks
+    /// when it is time. Deep ones and looks need a sender that sends enough meanwhile to count; shallow ones are
+    /// cruise's. Who gives way leaves the path to others anyway.
     fn begin_drain(&mut self, now: Instant, delay: f64) {
-        let is_due = self.delay.base_is_due(now) && delay > MIN_BUSY;
-        let is_doubtful = self.delay.base_is_doubtful(now) && !self.is_noisy(now);
-        let may_begin = (is_due || is_doubtful) && now > self.drains.again_from;
+        let is_look = self.is_time_to_look(now);
+        let may_again = now > self.drains.again_from;
+        let is_due = may_again && self.delay.base_is_due(now) && delay > MIN_BUSY;
+        let is_doubtful = may_again && self.delay.base_is_doubtful(now) && !self.is_noisy(now);
         let is_elsewhere = matches!(self.mode, Mode::Startup(_) | Mode::Yield(_));
-        if !may_begin || is_elsewhere || self.was_silent() {
+        if !(is_look || is_due || is_doubtful) || is_elsewhere || self.was_silent() {
             return;
         }
         let span = self.rate_span().max(self.round_trip_span());
@@ -174,16 +219,19 @@ impl PathModel {
         let before = Stretch::between(&from, &last, self.packet);
         let delivered = before.delivered / before.seconds;
         let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
-        let (rate, queue) = (SHARE * delivered, delay.max(self.delay.unseen()));
-        let emptied = self.rtt + queue;
+        let (kind, share, queues, least) = match is_look {
+            true => (Kind::Look, LOOK_SHARE, LOOK_QUEUES, LOOK_TIME),
+            false => (Kind::Deep, SHARE, 1.0, 0.0),
+        };
+        let (rate, queue) = (share * delivered, delay.max(self.delay.unseen()));
+        let emptied = self.rtt + queues * queue;
         let counts = rate * (spans::MOST - emptied) > LEAST_PACKETS * self.packet;
-        let (depth, rate, empty, length) = if lost > DEEP_FROM && counts {
+        let (kind, rate, empty, length) = if lost > DEEP_FROM && counts {
             let counted = (PACKETS * self.packet / rate).max(self.round_trip_span());
-            self.delay.look(now);
-            (Depth::Deep, rate, emptied, emptied + counted)
+            (kind, rate, emptied, emptied + counted.max(least))
         } else if is_due && matches!(self.mode, Mode::Cruise(_)) && !self.is_long(self.queue()) {
             let length = self.rtt + DRAIN_QUEUES * delay;
-            (Depth::Shallow, DRAIN_GAIN * self.estimate, 0.0, length)
+            (Kind::Shallow, DRAIN_GAIN * self.estimate, 0.0, length)
         } else {
             return;
         };
@@ -195,11 +243,17 @@ impl PathModel {
             Mode::Cruise(cruise) => cruise.ignore_until(after(length + settled)),
             _ => {}
         }
-        self.drains.again_from = after(length) + super::tuning::base::MEMORY / 2;
+        // Others may look at no moment, or at another one: their drains are not to be missed for it.
+        if kind != Kind::Look {
+            self.drains.again_from = after(length) + super::tuning::base::MEMORY / 2;
+        }
+        if kind == Kind::Deep {
+            self.delay.look(now);
+        }
         self.drains.drain = Some(Drain {
             rate,
             until: after(length),
-            depth,
+            kind,
             empty_from: after(empty),
             from: None,
             to: 0,
@@ -210,23 +264,29 @@ impl PathModel {
         });
     }
 
-    /// Compares what was lost while everybody sent little with what was lost before, when so many bytes per second
-    /// were `delivered`.
-    fn judge_rest(&mut self, now: Instant, delivered: f64, rest: &Stretch) {
-        let between = std::mem::take(&mut self.drains.between);
-        if rest.packets < LEAST_PACKETS {
-            return;
-        }
+    /// Compares what was lost while everybody sent little, in `drain`, with what was lost before.
+    fn judge_rest(&mut self, now: Instant, drain: &Drain, rest: &Stretch) {
+        let before = self.drains.before();
+        let is_known = rest.packets >= LEAST_PACKETS;
         // Laplace's rule of succession.
         let lost = (rest.loss() * rest.packets + 1.0) / (rest.packets + 2.0);
-        if !between.heal_at_rest(lost, rest.packets) {
-            return self.loss.rest(now, lost);
+        let heals = is_known && before.heal_at_rest(lost, rest.packets);
+        if drain.kind == Kind::Deep || heals {
+            (self.drains.rounds, self.drains.earlier) = (Rounds::default(), Rounds::default());
+            self.delay.lower_floor(drain.least.max(0.0));
         }
-        self.drop_test();
-        self.unhealed = None;
-        self.before_loss = None;
-        let sent_until = self.sent_total;
-        self.blame_rate(now, delivered, lost, sent_until);
+        match drain.kind {
+            _ if !is_known => {}
+            _ if heals => {
+                self.drop_test();
+                self.unhealed = None;
+                self.before_loss = None;
+                let sent_until = self.sent_total;
+                self.blame_rate(now, drain.delivered, lost, sent_until);
+            }
+            Kind::Look => self.drains.looks.found(lost, rest.packets, before.mean()),
+            _ => self.loss.rest(lost),
+        }
     }
 }
 
@@ -235,8 +295,8 @@ mod tests {
     use super::*;
 
     /// Rounds of a tenth of a second with a hundred packets each, of which so many are lost.
-    fn rounds(lost: impl Fn(u32) -> f64) -> RoundsBetween {
-        let mut between = RoundsBetween::default();
+    fn rounds(lost: impl Fn(u32) -> f64) -> Rounds {
+        let mut between = Rounds::default();
         for number in 0..50 {
             let round = Stretch {
                 sent: 100.0,

@@ -7,7 +7,6 @@
 //! does not heal.
 
 use super::PathModel;
-use super::loss_cause::Depth;
 use super::tuning::loss::*;
 use super::tuning::loss_test::STRETCH_PACKETS;
 use crate::rate::AckPoint;
@@ -97,13 +96,9 @@ pub(super) struct PathLoss {
     /// What of it a test has shown. No more than the tolerance is believed beyond: loss of our own
     /// making that grows slowly would pass for the path's.
     verified: f64,
-    verified_at: Instant,
     tested: bool,
     /// What the last deep drain lost.
     at_rest: Option<f64>,
-    /// What it or the last deep test has shown and when, and when one is due as more is verified that none has seen.
-    looked_at: Option<(Instant, f64)>,
-    look_due: Option<Instant>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
     remaining: f64,
     /// Variance of the loss of rounds of `round_packets`.
@@ -256,59 +251,23 @@ impl PathLoss {
         self.rounds = 0.0;
     }
 
-    /// Whether so much is held to be the path's own for so long that it is worth a deep test.
-    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
-        let is_due = self.look_due.is_some_and(|due| now > due);
-        let is_old = now.saturating_since(self.verified_at) > DOUBTED_AFTER;
-        is_due && self.verified > NO_WINDOW || is_old && self.verified > DOUBTED
-    }
-
-    /// Whether a deep test or a deep drain has shown lately that the path loses about as much.
-    fn was_looked_at(&self, now: Instant, loss: f64) -> bool {
-        self.looked_at.is_some_and(|(at, seen)| {
-            let is_near = loss < seen + tolerance(seen) + NO_WINDOW;
-            is_near && now.saturating_since(at) < DOUBTED_AFTER
-        })
-    }
-
-    /// What a test starts from: what is doubtful counts as not known.
-    pub(super) fn alarm(&self, now: Instant) -> Alarm {
-        let (known, depth) = match self.is_doubtful(now) {
-            true => (0.0, Depth::Deep),
-            false => (self.mean, Depth::Quick),
-        };
+    /// What a test starts from.
+    pub(super) fn alarm(&self) -> Alarm {
         Alarm {
-            known,
-            held: self.mean,
+            known: self.mean,
             seen: self.recent,
             deviation: self.scatter(self.recent, STRETCH_PACKETS),
-            depth,
         }
     }
 
     /// A deep drain lost so much.
-    pub(super) fn rest(&mut self, now: Instant, loss: f64) {
+    pub(super) fn rest(&mut self, loss: f64) {
         self.at_rest = Some(loss);
-        self.verified_at = now;
-        self.look_at(now, loss);
     }
 
-    /// A deep test showed that the path loses this by itself.
-    pub(super) fn look_at(&mut self, now: Instant, loss: f64) {
-        (self.looked_at, self.look_due) = (Some((now, loss)), None);
-    }
-
-    /// A test showed that the path loses this by itself, where a loop of control takes `loop_time`.
-    pub(super) fn verify(&mut self, now: Instant, loss: f64, loop_time: f64) {
-        if loss > NO_WINDOW && !self.was_looked_at(now, loss) {
-            let wait = match loss > DOUBTED {
-                true => Duration::from_secs_f64(RETRY_LOOPS * loop_time).max(LOOK_AFTER),
-                false => DOUBTED_AFTER,
-            };
-            let due = now + wait;
-            self.look_due = Some(self.look_due.map_or(due, |before| before.min(due)));
-        }
-        (self.mean, self.verified, self.verified_at) = (loss, loss, now);
+    /// A test showed that the path loses this by itself.
+    pub(super) fn verify(&mut self, loss: f64) {
+        (self.mean, self.verified) = (loss, loss);
         (self.tested, self.remaining) = (true, 0.0);
         (self.rounds, self.unknown, self.quiet_until) = (0.0, 0, None);
         self.recent = loss;
@@ -345,24 +304,11 @@ impl PathLoss {
 /// Loss that asks for a test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alarm {
-    /// What the path is known to lose, what it is held to lose (more, where that is doubtful), and
-    /// what was lost lately.
+    /// What the path is known to lose, and what was lost lately.
     pub(super) known: f64,
-    pub(super) held: f64,
     pub(super) seen: f64,
     /// Standard deviation of the loss of [`STRETCH_PACKETS`].
     pub(super) deviation: f64,
-    pub(super) depth: Depth,
-}
-
-impl Alarm {
-    /// What is lost at any rate if what is held is right: a deep test looks whether it is, and goes by it until then.
-    pub(super) fn expected(&self) -> f64 {
-        match self.depth {
-            Depth::Quick => self.known,
-            Depth::Deep => self.held,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -387,39 +333,13 @@ mod tests {
         loss.blame_rate(0.15);
         loss.end_round(&round(150.0), true);
         assert!(!loss.leaves_no_window(), "several may lose as much");
-        loss.rest(Instant::ZERO, 0.15);
+        loss.rest(0.15);
         assert!(loss.leaves_no_window());
         // What the slow rate of the test lost as well was of its own making, too.
         for _ in 0..10 {
             loss.end_round(&round(0.0), true);
         }
         assert!(!loss.leaves_no_window());
-    }
-
-    #[test]
-    fn much_that_a_quick_test_verified_is_looked_at_soon_and_then_seldom() {
-        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut loss = PathLoss::default();
-        loss.verify(at(0), 0.3, 0.1);
-        assert!(!loss.is_doubtful(at(6)), "a drain comes first");
-        assert!(loss.is_doubtful(at(7)));
-        assert_eq!(loss.alarm(at(7)).depth, Depth::Deep);
-        loss.look_at(at(3), 0.3);
-        loss.verify(at(3), 0.3, 0.1);
-        // About as much, found again by a quick test.
-        loss.verify(at(20), 0.35, 0.1);
-        assert!(!loss.is_doubtful(at(49)));
-        assert!(loss.is_doubtful(at(51)));
-        loss.rest(at(51), 0.3);
-        assert!(!loss.is_doubtful(at(80)), "a drain has looked at it");
-        // What makes up for no more than others do can wait.
-        let mut some = PathLoss::default();
-        some.verify(at(0), 0.15, 0.1);
-        assert!(!some.is_doubtful(at(29)) && some.is_doubtful(at(31)));
-        // Little is not worth it.
-        let mut little = PathLoss::default();
-        little.verify(at(0), 0.05, 0.1);
-        assert!(!little.is_doubtful(at(60)));
     }
 
     #[test]

@@ -6,9 +6,8 @@
 //! the mean can be trusted (a paired t-test, decided sequentially). A burst of any length can
 //! therefore spoil a pair but not the verdict.
 //!
-//! A quick test ([`Depth::Quick`]) asks whether the loss is this sender's or that of two. One of several who
-//! overload a short queue heals little by sending a little less. So what a quick test held to be the path's own is
-//! looked at again where it is much ([`Depth::Deep`]): with stretches at half of the rate, and a bar for many.
+//! It asks whether the loss is this sender's or that of two. One of several who overload a short queue heals little by
+//! sending a little less: for those there are drains and [common looks](super::look).
 
 use super::loss::{Alarm, Outage, Stretch, tolerance};
 use super::tuning::loss::CERTAIN;
@@ -36,47 +35,6 @@ pub(super) enum LossCause {
 enum Pace {
     Fast,
     Slow,
-}
-
-/// How closely a test looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
-    Quick,
-    Deep,
-}
-
-impl Depth {
-    /// Rate of slow stretches as a share of what the path carries.
-    fn slow(self) -> f64 {
-        match self {
-            Depth::Quick => SLOW,
-            Depth::Deep => DEEP_SLOW,
-        }
-    }
-
-    /// Length of stretches in round trips.
-    pub(super) fn round_trips(self) -> f64 {
-        match self {
-            Depth::Quick => 1.0,
-            Depth::Deep => DEEP_STRETCH,
-        }
-    }
-
-    /// As many senders as it finds to overload a path together.
-    fn senders(self) -> f64 {
-        match self {
-            Depth::Quick => 2.0,
-            Depth::Deep => DEEP_SENDERS,
-        }
-    }
-
-    /// Least pairs for a verdict that blames the rate: few pairs scatter little by chance.
-    fn least_pairs(self) -> u32 {
-        match self {
-            Depth::Quick => 1,
-            Depth::Deep => DEEP_PAIRS,
-        }
-    }
 }
 
 /// Which stretch comes next: a slow one follows each fast one, and from the second on, with an even chance, another slow
@@ -168,7 +126,7 @@ impl Planned {
 
 /// Rate of the fast stretches for a test of `asked`, of which `delivered` arrives.
 fn fast_rate(asked: f64, delivered: f64, alarm: &Alarm) -> f64 {
-    asked.min(FAST * delivered / (1.0 - alarm.held))
+    asked.min(FAST * delivered / (1.0 - alarm.known))
 }
 
 /// Bytes per second that the path delivered of a stretch. One packet arrived at least: its acknowledgement ended it.
@@ -177,13 +135,11 @@ fn delivery_rate(stretch: &Stretch) -> f64 {
 }
 
 /// Share of an excess of lost packets that a slow stretch must heal for it to be congestion: half of what
-/// it would heal as one of so many `senders` of the same rate of which the others go on. Two that offer
-/// 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one of them offers `slow` of
-/// what it got. Alone it would heal all.
-fn telling_share(excess: f64, senders: f64, slow: f64) -> f64 {
+/// it would heal as one of two of the same rate of which the other goes on. Two that offer 1 ÷ (1 − `excess`) of
+/// what the path carries get half of it each; then one of them offers [`SLOW`] of what it got. Alone it would heal all.
+fn telling_share(excess: f64) -> f64 {
     let excess = excess.clamp(0.01, 0.99);
-    let own = 1.0 / senders;
-    let offered = own * slow + (1.0 - own) / (1.0 - excess);
+    let offered = 0.5 * SLOW + 0.5 / (1.0 - excess);
     let left = (1.0 - 1.0 / offered).max(0.0);
     HEALED * (excess - left) / excess
 }
@@ -211,7 +167,6 @@ pub(super) struct LossTest {
     last_fast: Option<Stretch>,
     differences: Moments,
     slow_packets: f64,
-    fast_packets: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
     delivered: f64,
     fast_delivery: f64,
@@ -228,11 +183,9 @@ impl LossTest {
         alarm: Alarm,
         sent_total: u64,
     ) -> Self {
-        let carried = (delivered / (1.0 - alarm.expected())).min(rate);
-        let slow = alarm.depth.slow() * carried;
+        let carried = (delivered / (1.0 - alarm.known)).min(rate);
+        let slow = SLOW * carried;
         let seed = now.saturating_since(Instant::ZERO).as_nanos() as u64 ^ sent_total;
-        // What was seen before a deep test belongs to other rates.
-        let neighbour = (alarm.depth == Depth::Quick).then_some(alarm.seen);
         Self {
             since: now,
             order: Order::new(seed),
@@ -244,11 +197,10 @@ impl LossTest {
             pending: VecDeque::new(),
             first: None,
             away: Outage::default(),
-            neighbour,
+            neighbour: Some(alarm.seen),
             last_fast: None,
             differences: Moments::default(),
             slow_packets: 0.0,
-            fast_packets: 0.0,
             delivered,
             fast_delivery: delivered,
             fast_loss: Moments::default(),
@@ -259,11 +211,6 @@ impl LossTest {
     /// The rate that is tested, bytes per second.
     pub(super) fn tested(&self) -> f64 {
         self.asked
-    }
-
-    /// How closely it looks.
-    pub(super) fn depth(&self) -> Depth {
-        self.alarm.depth
     }
 
     /// The rate of fast stretches, bytes per second.
@@ -362,7 +309,6 @@ impl LossTest {
             Pace::Slow if planned.rate > self.slow => self.neighbour = None,
             Pace::Fast => {
                 self.fast_loss.push(loss);
-                self.fast_packets += stretch.packets;
                 let delivery = delivery_rate(stretch);
                 let before = self.last_fast.replace(*stretch);
                 let before = before.map_or(self.delivered, |before| delivery_rate(&before));
@@ -387,15 +333,15 @@ impl LossTest {
     /// of a policer, which is empty now: then the pairs so far do not count. `delivery` is the better of two
     /// stretches: one may have met an outage.
     fn follow_delivery(&mut self, loss: f64, delivery: f64) {
-        let (share, expected) = (self.alarm.depth.slow(), self.alarm.expected());
-        let carried = self.fast_delivery / (1.0 - expected);
+        let known = self.alarm.known;
+        let carried = self.fast_delivery / (1.0 - known);
         // By less, a burst of loss makes it look so.
-        if SLOW * SLOW * self.slow > share * carried {
-            self.slow = share * delivery / (1.0 - expected);
+        if SLOW * self.slow > carried {
+            self.slow = SLOW * delivery / (1.0 - known);
             (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
             (self.fast_delivery, self.fast_loss) = (delivery, Moments::default());
             self.fast_loss.push(loss);
-            (self.slow_packets, self.fast_packets) = (0.0, 0.0);
+            self.slow_packets = 0.0;
         }
         self.fast = fast_rate(self.asked, self.fast_delivery, &self.alarm);
     }
@@ -407,8 +353,8 @@ impl LossTest {
             return;
         };
         let arrived = (fast.delivered + slow.delivered) / (fast.seconds + slow.seconds);
-        let carried = (arrived / (1.0 - self.alarm.expected())).min(self.asked);
-        self.slow = self.slow.max(self.alarm.depth.slow() * carried);
+        let carried = (arrived / (1.0 - self.alarm.known)).min(self.asked);
+        self.slow = self.slow.max(SLOW * carried);
     }
 
     /// How much less slow stretches would lose if fast ones lost what is beyond the path's capacity:
@@ -430,20 +376,6 @@ impl LossTest {
         (self.fast_loss.mean * fast + self.slow_loss.mean * slow) / (fast + slow)
     }
 
-    /// Standard error of the mean difference: what pairs scatter by, and in a deep test, which looks for little, at least
-    /// that of independent losses.
-    fn standard_error(&self) -> f64 {
-        let seen = self.differences.error();
-        if self.alarm.depth == Depth::Quick {
-            return seen;
-        }
-        let variance =
-            |loss: &Moments, packets: f64| loss.mean * (1.0 - loss.mean) / packets.max(1.0);
-        let independent = variance(&self.fast_loss, self.fast_packets)
-            + variance(&self.slow_loss, self.slow_packets);
-        seen.max(independent.sqrt())
-    }
-
     /// What the mean difference may err by.
     fn error(&self) -> f64 {
         let pairs = self.differences.count;
@@ -453,18 +385,12 @@ impl LossTest {
             return CERTAIN * self.alarm.deviation * (2.0 / stretches.max(1.0)).sqrt();
         }
         let few = 1.0 + STUDENT / f64::from(pairs - 1);
-        let deviations = match self.alarm.depth {
-            Depth::Quick => SIGNIFICANT,
-            Depth::Deep => CERTAIN,
-        };
-        deviations * few * self.standard_error()
+        SIGNIFICANT * few * self.differences.error()
     }
 
     /// Share of the excess that a slow stretch of this test must heal.
     fn telling_share(&self, excess: f64) -> f64 {
-        let (depth, known) = (self.alarm.depth, self.alarm.known);
-        let slow = depth.slow() * (1.0 - known) / (1.0 - self.alarm.expected());
-        telling_share(excess / (1.0 - known), depth.senders(), slow)
+        telling_share(excess / (1.0 - self.alarm.known))
     }
 
     fn verdict(&self, now: Instant) -> Option<LossCause> {
@@ -477,14 +403,17 @@ impl LossTest {
         let (difference, error) = (self.differences.mean, self.error());
         let share = self.telling_share(excess);
         let surely = SURELY_HEALED * share;
-        let heals = pairs >= self.alarm.depth.least_pairs() && difference > share * healed;
-        if heals && difference - error > surely * healed {
-            return Some(self.congestion());
+        if pairs > 0 && difference > share * healed && difference - error > surely * healed {
+            return Some(LossCause::Congestion {
+                // What slow stretches saved in a policer's bucket comes on top in fast ones.
+                delivered: self.fast_delivery.min(self.delivered),
+                remaining: self.slow_loss.mean,
+            });
         }
         // Where slow stretches lose more it is others who change what they send.
         let alike = difference > -error && difference + error < share * excess;
         let may_be_path = pairs >= MIN_PAIRS && self.fast_loss.count > 0;
-        if may_be_path && alike && (self.alarm.depth == Depth::Quick || elapsed > MAX_TIME) {
+        if may_be_path && alike {
             return Some(LossCause::Path(self.mean_loss()));
         }
         let most = if pairs < MIN_PAIRS {
@@ -493,27 +422,7 @@ impl LossTest {
             LAST_TIME
         };
         let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME || elapsed > most;
-        over.then(|| match self.alarm.depth {
-            Depth::Deep if pairs >= DEEP_PAIRS => self.last_look(heals),
-            _ => self.without_verdict(error),
-        })
-    }
-
-    fn congestion(&self) -> LossCause {
-        LossCause::Congestion {
-            // What slow stretches saved in a policer's bucket comes on top in fast ones.
-            delivered: self.fast_delivery.min(self.delivered),
-            remaining: self.slow_loss.mean,
-        }
-    }
-
-    /// The end of a deep test: it was looked at often on the way, which asked for more than one last look does.
-    fn last_look(&self, heals: bool) -> LossCause {
-        let is_significant = self.differences.mean > SIGNIFICANT * self.standard_error();
-        match heals && is_significant {
-            true => self.congestion(),
-            false => LossCause::Path(self.mean_loss()),
-        }
+        over.then(|| self.without_verdict(error))
     }
 
     /// What is held after as many pairs as a test has, of which neither cause is certain, where the

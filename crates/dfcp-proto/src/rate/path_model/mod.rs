@@ -26,6 +26,7 @@ mod cubic;
 mod delay;
 mod drain;
 mod elasticity;
+mod look;
 mod loss;
 mod loss_cause;
 mod marks;
@@ -492,7 +493,7 @@ impl RateController for PathModel {
         let gaps = (spans::GAPS * self.usual_gap).min(spans::MOST);
         let (round_trip, least) = (self.round_trip_span(), self.jitter_span().max(gaps));
         if let Mode::LossTest(test, _) = &mut self.mode {
-            let length = least.max(test.depth().round_trips() * round_trip);
+            let length = least.max(round_trip);
             test.on_sent(sent_total, length, self.lateness, self.packet);
         }
     }

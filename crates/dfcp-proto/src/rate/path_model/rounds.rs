@@ -1,7 +1,7 @@
 //! Once per round trip: what loss and marks of the round say, and when a loss test begins and ends.
 
 use super::loss::Stretch;
-use super::loss_cause::{Depth, LossCause, LossTest};
+use super::loss_cause::{LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
@@ -182,12 +182,10 @@ impl PathModel {
         };
         let queue = self.queue();
         let may_test = self.loss.may_test(now) && !app_limited && !self.loss.is_sudden();
-        let may_doubt = matches!(self.mode, Mode::Cruise(_)) && !self.is_long(queue);
-        let doubtful = may_doubt && self.loss.is_doubtful(now);
         if app_limited {
             self.come_within_use(now, stretch);
         }
-        if !self.loss.is_excessive() && !doubtful {
+        if !self.loss.is_excessive() {
             self.unhealed.take_if(|_| self.loss.is_judged());
             self.before_loss.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
@@ -343,7 +341,7 @@ impl PathModel {
         let rate = self.estimate.max(stretch.sent / stretch.seconds);
         let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
         let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
-        let test = LossTest::new(now, rate, delivered, self.loss.alarm(now), sent_total);
+        let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
         let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
         self.mode = Mode::LossTest(test, Box::new(before));
     }
@@ -379,10 +377,7 @@ impl PathModel {
         let before_loss = self.before_loss.take();
         match cause {
             LossCause::Path(loss) => {
-                if test.depth() == Depth::Deep {
-                    self.loss.look_at(now, loss);
-                }
-                self.loss.verify(now, loss, settled);
+                self.loss.verify(loss);
                 // As long as nobody knew, what was delivered passed for all that the path carries.
                 let carried = test.tested() / (1.0 - loss);
                 self.estimate = test.tested().max(carried.min(before_loss.unwrap_or(0.0)));
@@ -438,8 +433,7 @@ impl PathModel {
         sent_until: u64,
     ) {
         if remaining < self.loss.mean {
-            let settled = self.settled(self.queue());
-            self.loss.verify(now, remaining, settled);
+            self.loss.verify(remaining);
         }
         self.estimate = delivered / (1.0 - self.loss.mean);
         self.loss.blame_rate(remaining);

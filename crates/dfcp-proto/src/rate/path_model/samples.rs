@@ -35,6 +35,11 @@ impl Samples {
         self.list.back().map(|s| s.ack)
     }
 
+    /// What the newest packet saw above the base delay, seconds.
+    pub(super) fn last_delay(&self) -> Option<f64> {
+        self.list.back().map(|s| s.delay)
+    }
+
     pub(super) fn first(&self) -> Option<AckPoint> {
         self.list.front().map(|s| s.ack)
     }

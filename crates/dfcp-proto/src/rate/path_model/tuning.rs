@@ -250,6 +250,10 @@ pub(super) mod base {
     pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
     /// And then for the longest drain ([`super::spans::MOST`]).
     pub const DRAIN_TIME: Duration = Duration::from_secs(1);
+    /// Common looks fall on multiples of this on the clock, as often as drains; where one has shown what the path loses,
+    /// on one of so many, which costs a sender of its own two thousandths (a quarter of 0.15 s in 20 s).
+    pub const LOOK_EVERY: Duration = MEMORY;
+    pub const SELDOM: u64 = 4;
     /// Longest time between looks for a queue that the base may hide, which is the memory doubled three times: a route
     /// that became longer and loses much costs a deep drain in 40 s.
     pub const DOUBT_AT_MOST: Duration = Duration::from_secs(40);
@@ -272,6 +276,13 @@ pub(super) mod drain {
     /// Packets that are counted in it, and the least of them that say anything.
     pub const PACKETS: f64 = super::loss_test::STRETCH_PACKETS;
     pub const LEAST_PACKETS: f64 = super::loss::LEAST_ROUND;
+    /// What a common look sends, as a share of what is delivered, and for how long once the queue is empty, seconds.
+    /// A quarter less empties a queue that overflows as surely as half, in four times what it holds, of which the round
+    /// trip has one already; and clocks that NTP keeps over the internet differ by some tens of milliseconds (RFC 5905
+    /// §1), so that two thirds of the looks are common.
+    pub const LOOK_SHARE: f64 = 0.75;
+    pub const LOOK_QUEUES: f64 = 3.0;
+    pub const LOOK_TIME: f64 = 0.15;
     /// Rounds that it is compared with, at least: that a rest loses less than each of them is one chance in nine.
     pub const LEAST_ROUNDS: u32 = 8;
     /// Time after a drain in which those of others end (the longest one) and what they lose is known.
@@ -320,8 +331,6 @@ pub(super) mod elasticity {
 
 /// What the path loses by itself.
 pub(super) mod loss {
-    use crate::time::Duration;
-
     /// Weight of a round in the path's mean loss and its variance: with rounds of 64 packets a mean of
     /// a thousand, which errs by 0.3 % at a loss of 1 %.
     pub const ROUND_WEIGHT: f64 = 1.0 / 16.0;
@@ -341,11 +350,9 @@ pub(super) mod loss {
     pub const MOST_OF_ROUND: f64 = 0.5;
     /// Most loss that is ever explained: rates stay within ten times of what arrives.
     pub const MOST_EXPLAINED: f64 = 0.9;
-    /// Loss that is held to be the path's own is doubted again after this time where it is more than
-    /// this: a wrong verdict floods others for no longer. Hysteria's Brutal, the boldest of the
-    /// controllers in use, makes up for as much and no more.
+    /// Loss beyond the known of which a sender that its rate does not limit is told: Hysteria's Brutal, the boldest of
+    /// the controllers in use, makes up for as much and no more.
     pub const DOUBTED: f64 = 0.2;
-    pub const DOUBTED_AFTER: Duration = Duration::from_secs(30);
     /// Loss at which Reno's window, √(3 ÷ 2p) packets (Mathis et al. 1997), is four, the least for which three
     /// duplicate acknowledgements repair a loss (RFC 5681 §3.2): beyond it a sender that answers loss lives by
     /// its timeouts, and CUBIC's window is Reno's when that small (RFC 9438 §4.3).
@@ -355,12 +362,8 @@ pub(super) mod loss {
     /// Loops of control in which loss of our own making heals: the first sees the overload, with the
     /// second the rate is what was delivered, and the third delivers it.
     pub const HEALING_LOOPS: f64 = 3.0;
-    /// A deep test of what a quick one has verified comes after the memory of the base delay and a drain: where a queue
-    /// can be seen, a deep drain looks first.
-    pub const LOOK_AFTER: Duration = Duration::from_secs(6);
-    /// It comes after so many loops at least, in which start-up ends; and a test without a verdict is tried again after
-    /// as many, twice as many each time up to
-    /// 2⁶ times, and at most after as long as what is doubtful.
+    /// A test without a verdict is tried again after so many loops, in which start-up ends, twice as many each time up
+    /// to 2⁶ times, and at most after this many seconds: a flood that no test can tell harms others for no longer.
     pub const RETRY_LOOPS: f64 = 8.0;
     pub const RETRY_DOUBLINGS: u32 = 6;
     pub const RETRY_AT_MOST: f64 = 30.0;
@@ -387,16 +390,6 @@ pub(super) mod loss_test {
     /// Rate of the slow stretches as a share of what arrives: well below it, so that a standing queue
     /// drains, and near enough to cost little.
     pub const SLOW: f64 = 0.8;
-    /// The same of a deep test, as a share of what is carried: twice and a half as far below.
-    pub const DEEP_SLOW: f64 = 0.5;
-    /// Length of its stretches in round trips: half costs half, and a queue that is too short for several to hold their
-    /// targets in it answers within a few milliseconds.
-    pub const DEEP_STRETCH: f64 = 0.5;
-    /// Senders that a deep test can find to overload a path together. One of eight that sends half heals a fifteenth of
-    /// twice what the path carries; half of that is two standard errors of 5,000 packets.
-    pub const DEEP_SENDERS: f64 = 8.0;
-    /// Least pairs of a deep test that blame the rate: with Student's t at three standard errors, 1 in 100.
-    pub const DEEP_PAIRS: u32 = 4;
     /// Most rate of the fast stretches, in the same measure: loss that depends on the rate is half
     /// there.
     pub const FAST: f64 = 2.0;
