@@ -142,7 +142,7 @@ const REASONS: Book = Book {
     catalogue: texts!("reasons/": "scenarios", "dfcp", "others"),
     scenarios: texts!(
         "../../../../../scenarios/figures/reasons/":
-        "avail-win", "cubic-clock", "fifo", "first-packet", "hosts", "many", "one-block", "scatter",
-        "seal", "tick", "timeouts", "waste-buffer", "windows", "windows-lot", "windows-two",
+        "avail-win", "cubic-clock", "cubic-queue", "fifo", "first-packet", "hosts", "many", "one-block",
+        "scatter", "seal", "tick", "timeouts", "waste-buffer", "windows", "windows-lot", "windows-two",
     ),
 };
