@@ -101,6 +101,11 @@ impl Plan {
                     "ablation has parts that no real sender has: `dfcp sim figures ablation`";
                 return Err(Failure::usage(message));
             }
+            Paper::Reasons => {
+                let message =
+                    "what decides a simulated figure is simulated: `dfcp sim figures reasons`";
+                return Err(Failure::usage(message));
+            }
         };
         toml::from_str(text).map_err(|error| Failure::usage(format!("{name}: {error}")))
     }

@@ -20,7 +20,7 @@ const LONGEST_S: f64 = 200.0;
 
 fn papers() -> impl Iterator<Item = Paper> {
     let papers = Paper::value_variants().iter().copied();
-    papers.filter(|paper| *paper != Paper::Ablation)
+    papers.filter(|paper| !matches!(paper, Paper::Ablation | Paper::Reasons))
 }
 
 #[test]

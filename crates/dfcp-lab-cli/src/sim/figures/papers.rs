@@ -16,6 +16,8 @@ pub enum Paper {
     Ablation,
     /// No paper: all transports on the same paths
     Together,
+    /// No paper: experiments on why figures differ
+    Reasons,
 }
 
 /// Texts with their names.
@@ -51,6 +53,7 @@ impl Paper {
             Self::Chameleon => CHAMELEON,
             Self::Ablation => ABLATION,
             Self::Together => TOGETHER,
+            Self::Reasons => REASONS,
         }
     }
 }
@@ -130,4 +133,16 @@ const TOGETHER: Book = Book {
     title: "If they had met",
     catalogue: texts!("together/": "scenarios", "paths"),
     scenarios: texts!("../../../../../scenarios/figures/together/": "alone", "beside"),
+};
+
+/// What decides where a figure of a paper does not come out.
+const REASONS: Book = Book {
+    name: "reasons",
+    title: "Why figures differ: an experiment each",
+    catalogue: texts!("reasons/": "scenarios", "dfcp", "others"),
+    scenarios: texts!(
+        "../../../../../scenarios/figures/reasons/":
+        "avail-win", "cubic-clock", "cubic-queue", "fifo", "first-packet", "hosts", "many", "one-block",
+        "scatter", "seal", "tick", "timeouts", "waste-buffer", "windows", "windows-lot", "windows-two",
+    ),
 };

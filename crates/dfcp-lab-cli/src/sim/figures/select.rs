@@ -288,7 +288,8 @@ impl Row<'_> {
 /// - `end_s`: when the flow was done, since the start of the run.
 /// - `object_s`, `dvd_s`: flow completion time of 150 kB and 4.7 GB. Where the transfer itself was
 ///   not run to its end, size over steady goodput, as in DFCP-J §7.3.
-/// - `megabyte_s`: flow completion time for each megabyte of the flow (RC-UDP §V-A).
+/// - `block_megabyte_s`: RC-UDP's mean time from a block's first byte until enough of it has arrived
+///   (§V-B, blocks of a megabyte); of what has no blocks, the transfer's time for each megabyte.
 /// - `occupancy`: mean queue over the buffer of the bottleneck.
 /// - `share_of_link`: goodput over the rate of the bottleneck (CTCP §6.2).
 /// - `share_of_maximum`: goodput over what a single flow could have of the bottleneck.
@@ -306,7 +307,10 @@ pub fn derived(
         "end_s" => Some(number("start_s")? + number("fct_s")?),
         "object_s" => number("fct_s").or_else(|| steady(OBJECT)),
         "dvd_s" => steady(DVD),
-        "megabyte_s" => Some(number("fct_s")? / (number("bytes")? / 1e6)),
+        "block_megabyte_s" => match number("block_time_s") {
+            None => Some(number("fct_s")? / (number("bytes")? / 1e6)),
+            block => block,
+        },
         "occupancy" => Some(number("queue_mean_packets")? / number("link.bottleneck.queue.limit")?),
         "share_of_maximum" => {
             Some(number("goodput_bps")? / (number("link.bottleneck.rate")? * efficiency?))

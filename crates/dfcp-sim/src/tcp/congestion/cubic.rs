@@ -37,7 +37,7 @@ pub struct CubicConfig {
     /// Which CUBIC.
     pub variant: CubicVariant,
     /// Whether growth is computed anew only when the window has another whole number of segments,
-    /// or 1/32 s later, as Linux does; of the Linux variant.
+    /// or 1/32 s later, as Linux does, whose window is a whole number; of the Linux variant.
     pub keeps_growth: bool,
 }
 
@@ -199,7 +199,12 @@ impl Cubic {
     pub fn on_congestion(&mut self, cwnd: f64) -> f64 {
         let beta = self.config.beta;
         self.prior = cwnd;
-        self.last_max = if self.config.fast_convergence && cwnd < self.last_max {
+        // A part of a segment below is no flow that yields: in Linux both are the same.
+        let (now, before) = match self.config.keeps_growth {
+            true => (cwnd.floor(), self.last_max.floor()),
+            false => (cwnd, self.last_max),
+        };
+        self.last_max = if self.config.fast_convergence && now < before {
             cwnd * (1.0 + beta) / 2.0
         } else {
             cwnd
@@ -330,6 +335,21 @@ mod tests {
         assert!(window_after(false, 31) > 40.0);
         assert!(window_after(true, 31) < 33.0);
         assert!(window_after(true, 40) > 40.0);
+    }
+
+    #[test]
+    fn a_part_of_a_segment_is_no_fast_convergence_in_linux() {
+        for (keeps_growth, plateau) in
+            [(false, 933.4 * (1.0 + 717.0 / 1024.0) / 2.0), (true, 933.4)]
+        {
+            let mut cubic = Cubic::new(CubicConfig {
+                keeps_growth,
+                ..CubicConfig::linux_2_6_26()
+            });
+            cubic.on_congestion(933.7);
+            cubic.on_congestion(933.4);
+            assert_eq!(cubic.last_max, plateau);
+        }
     }
 
     #[test]
