@@ -17,7 +17,8 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 /// A connection; clones share it. It closes when the last clone and the last of its streams are
-/// gone, or by [`Connection::close`].
+/// gone, or by [`Connection::close`], and then what has not arrived yet may be lost:
+/// [`SendStream::delivered`] waits for it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) handle: Handle,

@@ -147,8 +147,8 @@ impl SendStream {
         Ok(set.ok_or(Error::EndpointClosed)??)
     }
 
-    /// Says that nothing follows, without waiting; dropping the stream loses nothing then. Once more
-    /// it does nothing.
+    /// Says that nothing follows, without waiting; dropping the stream loses nothing then, as long as
+    /// somebody holds the connection. Once more it does nothing.
     ///
     /// # Errors
     /// [`Error::Closed`] if the peer stopped the stream, [`Error::Connection`].
