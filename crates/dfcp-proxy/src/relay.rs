@@ -57,13 +57,6 @@ pub enum Broken {
     There(#[source] dfcp::Error),
 }
 
-impl Broken {
-    /// Of a stream that hides the transport's errors in those of the system.
-    pub(crate) fn there(error: io::Error) -> Self {
-        Self::There(error.downcast().unwrap_or_else(dfcp::Error::Io))
-    }
-}
-
 /// What there is to know of a carried connection beside its two ends.
 pub(crate) struct Carriage<'a> {
     /// What was read of it already.
@@ -194,7 +187,9 @@ pub(crate) async fn upload(
     // Of a stream that is over nothing waits for its turn.
     let _ = send.set_priority(SMALL);
     toll.pay(Way::Out, first.len(), turn).await?;
-    send.write_all(&first).await.map_err(Broken::there)?;
+    send.write_all(&first)
+        .await
+        .map_err(|error| Broken::There(error.into()))?;
     drop(first);
     let mut stopped = pin!(send.stopped());
     loop {
@@ -218,7 +213,9 @@ pub(crate) async fn upload(
                     let _ = send.set_priority(if turn == Turn::First { SMALL } else { 0 });
                 }
                 toll.pay(Way::Out, bytes.len(), turn).await?;
-                send.write_all(&bytes).await.map_err(Broken::there)?;
+                send.write_all(&bytes)
+                    .await
+                    .map_err(|error| Broken::There(error.into()))?;
                 lately.taken();
             }
             Err(error) => {

@@ -20,31 +20,6 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The goodput of a fountain flow among `flows` equal ones, G = min(c_B / N, a) / (1 + ε)
-/// (DFCP-J eq. (2)): `bottleneck` shared fairly, but no more than the access link carries, less
-/// the redundancy ε. Headers are not counted: see [`ideal_goodput`] for the share of payload.
-pub fn fair_goodput(bottleneck: Rate, access: Rate, flows: u64, redundancy: f64) -> Option<Rate> {
-    let share = bottleneck.as_bps().checked_div(flows)?;
-    let share = Rate::from_bps(share.min(access.as_bps()));
-    (redundancy >= 0.0).then(|| share.mul_f64(1.0 / (1.0 + redundancy)))
-}
-
-/// Sizes of a packet of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketSizes {
-    /// Useful bytes in it.
-    pub payload: u32,
-    /// All its bytes at the layer where the link's rate counts.
-    pub total: u32,
-}
-
-/// The most that an ideal code could carry, (1 − p) · C · payload / packet: what is lost costs its
-/// own share and nothing else.
-pub fn ideal_goodput(rate: Rate, loss: f64, sizes: PacketSizes) -> Option<Rate> {
-    let share = f64::from(sizes.payload) / f64::from(sizes.total);
-    (sizes.total > 0).then(|| rate.mul_f64((1.0 - loss.clamp(0.0, 1.0)) * share))
-}
-
 /// Overhead: bytes sent beyond the useful ones, as a share of the useful ones (RC-UDP Fig. 8).
 pub fn overhead(sent_bytes: u64, useful_bytes: u64) -> Option<f64> {
     (useful_bytes > 0).then(|| sent_bytes as f64 / useful_bytes as f64 - 1.0)
@@ -151,41 +126,6 @@ mod tests {
         close(jain(&[1.0, 2.0, 3.0]), 36.0 / 42.0);
         assert_eq!(jain(&[]), None);
         assert_eq!(jain(&[0.0, 0.0]), None);
-    }
-
-    #[test]
-    fn fair_goodput_is_equation_2() {
-        // DFCP-J Fig. 9: 5 % of redundancy costs 4.8 %, 50 % a third.
-        let one = |redundancy| fair_goodput(GIGABIT, GIGABIT, 1, redundancy);
-        assert_eq!(one(0.0), Some(GIGABIT));
-        assert_eq!(one(0.05).map(|rate| rate.as_bps() / 1_000_000), Some(952));
-        assert_eq!(one(0.5).map(|rate| rate.as_bps() / 1_000_000), Some(666));
-        assert_eq!(one(-0.1), None);
-        // Two of four flows' worth of access.
-        let access = Rate::from_bps(100_000_000);
-        assert_eq!(fair_goodput(GIGABIT, access, 4, 0.0), Some(access));
-        assert_eq!(
-            fair_goodput(access, GIGABIT, 4, 0.0),
-            Some(Rate::from_bps(25_000_000))
-        );
-        assert_eq!(fair_goodput(GIGABIT, GIGABIT, 0, 0.0), None);
-    }
-
-    #[test]
-    fn ideal_goodput_loses_only_what_is_lost() {
-        let sizes = PacketSizes {
-            payload: 1200,
-            total: 1500,
-        };
-        let ideal = |loss| ideal_goodput(GIGABIT, loss, sizes).map(Rate::as_bps);
-        assert_eq!(ideal(0.0), Some(800_000_000));
-        assert_eq!(ideal(0.1), Some(720_000_000));
-        assert_eq!(ideal(1.0), Some(0));
-        let nothing = PacketSizes {
-            payload: 0,
-            total: 0,
-        };
-        assert_eq!(ideal_goodput(GIGABIT, 0.0, nothing), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod cases;
 mod changes;
 mod control;
 mod document;
+mod ends;
 mod fields;
 mod flows;
 mod model;

@@ -98,7 +98,7 @@ impl Error {
 impl From<dfcp::Error> for Error {
     fn from(error: dfcp::Error) -> Self {
         match error {
-            dfcp::Error::Io(error) => error.into(),
+            dfcp::Error::Io(error) => Self::Io(error),
             error => Self::Transport(error),
         }
     }
@@ -113,10 +113,7 @@ impl From<Rejection> for Error {
 impl From<io::Error> for Error {
     /// Streams hide the transport's errors in these.
     fn from(error: io::Error) -> Self {
-        match error.downcast::<dfcp::Error>() {
-            Ok(error) => error.into(),
-            Err(error) => Self::Io(error),
-        }
+        dfcp::Error::from(error).into()
     }
 }
 

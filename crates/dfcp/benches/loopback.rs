@@ -217,7 +217,7 @@ async fn dfcp_send(path: &str, peer: &str) -> Result<()> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     connection
-        .send_object(file, size, &Progress::default(), |_| {})
+        .send_object(file, size, &Progress::default())
         .await?;
     connection.close(CloseCode::NO_ERROR, "");
     drop(connection);

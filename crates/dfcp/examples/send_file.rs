@@ -18,9 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let progress = Progress::default(); // may be looked at from elsewhere meanwhile
-    let sent = connection
-        .send_object(file, size, &progress, |_| {})
-        .await?;
+    let sent = connection.send_object(file, size, &progress).await?;
     println!("sent {} bytes", sent.size);
     endpoint.close(CloseCode::NO_ERROR, "").await;
     Ok(())

@@ -17,7 +17,8 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 /// A connection; clones share it. It closes when the last clone and the last of its streams are
-/// gone, or by [`Connection::close`].
+/// gone, or by [`Connection::close`], and then what has not arrived yet may be lost:
+/// [`SendStream::delivered`] waits for it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) handle: Handle,
@@ -197,17 +198,10 @@ impl Connection {
     /// # Errors
     /// [`Error::Datagram`] above [`Connection::max_datagram_size`]; [`Error::Connection`].
     pub fn send_datagram(&self, datagram: Bytes) -> Result<(), Error> {
-        let sent = self.handle.poll(|_, connection, ours| {
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            let sent = connection.send_datagram(Vec::from(datagram));
-            Poll::Ready(sent.map_err(Error::from))
-        });
-        match sent {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => Ok(()),
-        }
+        self.handle.attempt(|_, connection, ours| {
+            ours.alive()?;
+            Ok(connection.send_datagram(Vec::from(datagram))?)
+        })
     }
 
     /// Sends several messages as [`Connection::send_datagram`] does, at less cost than one by one. Short ones
@@ -220,18 +214,11 @@ impl Connection {
         &self,
         datagrams: impl IntoIterator<Item = Datagram>,
     ) -> Result<(), Error> {
-        let sent = self.handle.poll(|_, connection, ours| {
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
+        self.handle.attempt(|_, connection, ours| {
+            ours.alive()?;
             let mut datagrams = datagrams.into_iter();
-            let sent = datagrams.try_for_each(|next| connection.send_datagram(next));
-            Poll::Ready(sent.map_err(Error::from))
-        });
-        match sent {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => Ok(()),
-        }
+            Ok(datagrams.try_for_each(|next| connection.send_datagram(next))?)
+        })
     }
 
     /// Waits until few messages wait to be sent, no more than leave within some milliseconds, and says
@@ -244,9 +231,7 @@ impl Connection {
     pub async fn datagram_room(&self) -> Result<u64, Error> {
         poll_fn(|context| {
             self.handle.poll(|_, connection, ours| {
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
+                ours.alive()?;
                 match connection.datagram_room() {
                     0 => {
                         ours.datagram_writers.register(context);
@@ -393,10 +378,8 @@ async fn poll_changed<T>(
             if let Some(value) = f(connection, ours) {
                 return Poll::Ready(Ok(value));
             }
-            match &ours.error {
-                Some(error) => Poll::Ready(Err(error.clone().into())),
-                None => Poll::Pending,
-            }
+            ours.alive()?;
+            Poll::Pending
         });
         match polled {
             Poll::Ready(result) => return result,

@@ -56,8 +56,10 @@ impl EndpointConfig {
         }
     }
 
-    /// An endpoint that also accepts, at `bind`. At `[::]` it does so for both families, where the
-    /// system can (Linux, macOS and Windows can).
+    /// An endpoint that also accepts, at `bind`: 64 connections at once, and 16 of them from one key or
+    /// network, unless [`max_connections`](Self::max_connections) and [`max_per_peer`](Self::max_per_peer)
+    /// say otherwise. At `[::]` it does so for both families, where the system can (Linux, macOS and
+    /// Windows can).
     pub fn server(key: StaticKey, bind: SocketAddr) -> Self {
         Self {
             bind: Some(bind),
@@ -190,7 +192,7 @@ impl Endpoint {
     /// Binds the socket and starts the driver task; call within a tokio runtime.
     ///
     /// # Errors
-    /// Those of the socket, and of the system's randomness.
+    /// Those of the socket, and of the system's randomness; that there is no runtime.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let socket = match config.bind {
             Some(address) => Socket::bind(Layer::Udp, address)?,
@@ -207,11 +209,11 @@ impl Endpoint {
     /// # Errors
     /// As for [`Endpoint::bind`].
     pub fn over(config: EndpointConfig, socket: std::net::UdpSocket) -> Result<Self, Error> {
-        socket.set_nonblocking(true)?;
         Self::with(config, Socket::over(Layer::Udp, socket)?)
     }
 
     fn with(config: EndpointConfig, socket: Socket) -> Result<Self, Error> {
+        tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let transport = Arc::new(config.transport.or_keep_alive(config.keep_alive));
         let server = config.server.then(|| ServerConfig {
             transport: transport.clone(),
@@ -341,7 +343,16 @@ impl Endpoint {
     async fn resolve(&self, remote: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
         let bound = self.bound();
         let mut addresses = Vec::new();
-        for address in tokio::net::lookup_host(remote).await?.map(canonical) {
+        let found = tokio::net::lookup_host(remote).await;
+        let found = found.map_err(|error| match error.kind() {
+            // Tokio says no more than that it is invalid.
+            kind @ io::ErrorKind::InvalidInput => io::Error::new(
+                kind,
+                "that is no address or name with a port, such as example.org:4433",
+            ),
+            _ => error,
+        });
+        for address in found?.map(canonical) {
             if bound.reaches(&address) && !addresses.contains(&address) {
                 addresses.push(address);
             }

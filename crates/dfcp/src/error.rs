@@ -34,7 +34,7 @@ pub enum Error {
     Datagram(#[from] DatagramError),
     /// A local file or socket failed.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The file being sent changed while it was read.
     #[error("the source changed while it was being sent: {0}")]
     SourceChanged(String),
@@ -58,10 +58,17 @@ impl From<ChannelError> for Error {
     }
 }
 
+/// What streams say as `AsyncRead` and `AsyncWrite` becomes the [`Error`] again that it was made of;
+/// everything else is [`Error::Io`].
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(Self::Io)
+    }
+}
+
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::Io(e) => e.kind(),
             Error::Reset(_) => io::ErrorKind::ConnectionReset,
             Error::Gap(_) | Error::Incomplete(_) | Error::TooLong(_) => io::ErrorKind::InvalidData,
             Error::Connection(ConnectionError::TimedOut | ConnectionError::Unreachable) => {
@@ -76,6 +83,26 @@ impl From<Error> for io::Error {
             Error::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::BrokenPipe,
         };
-        Self::new(kind, error)
+        match error {
+            Error::Io(error) => error,
+            error => Self::new(kind, error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_the_same_again_after_a_stream_has_told_it() {
+        let told = Error::from(io::Error::from(Error::from(ConnectionError::TimedOut)));
+        let lost = |error: &Error| matches!(error, Error::Connection(ConnectionError::TimedOut));
+        assert!(lost(&told), "{told:?}");
+        let full = Error::from(io::Error::from(io::ErrorKind::StorageFull));
+        let of_system = |error: &Error| matches!(error, Error::Io(e) if e.get_ref().is_none());
+        assert!(of_system(&full), "{full:?}");
+        let told = Error::from(io::Error::from(full));
+        assert!(of_system(&told), "{told:?}");
     }
 }

@@ -33,6 +33,28 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The other side, which gives back what it gets. What streams tell as [`std::io::Error`] becomes the
+//! [`Error`] again that it was made of, where `?` or [`From`] is asked for that.
+//!
+//! ```no_run
+//! # use dfcp::{Connection, Endpoint, EndpointConfig, Error, StaticKey};
+//! async fn serve(connection: Connection) -> Result<(), Error> {
+//!     loop {
+//!         let (mut send, mut recv) = connection.accept_bi().await?; // an error at its end
+//!         tokio::spawn(async move {
+//!             tokio::io::copy(&mut recv, &mut send).await?;
+//!             send.finish()
+//!         });
+//!     }
+//! }
+//! # async fn example(key: StaticKey) -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::bind(EndpointConfig::server(key, "[::]:4433".parse()?))?;
+//! while let Some(incoming) = endpoint.accept().await {
+//!     tokio::spawn(serve(incoming.accept()));
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! Live data are worth nothing when they are late. A connection with a [`Reliability`] gives up what
 //! is too old or was sent often enough; the reader is told where bytes are missing, and how many.
 //!

@@ -209,16 +209,16 @@ impl<W: Waiting> Line<W> {
         }
     }
 
-    fn poll<T>(
+    fn attempt<T>(
         self: &Arc<Self>,
-        poll: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Poll<Result<T, Error>>,
-    ) -> Poll<Result<T, Error>> {
-        // Asked with the state in hand: whoever registers below is woken by the end.
-        let polled = self.change(|now, connection, waiting| match self.shared.has_ended() {
-            true => Poll::Ready(Err(Error::EndpointClosed)),
-            false => poll(now, connection, waiting),
+        f: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        // Asked with the state in hand: whoever registers in `f` is woken by the end.
+        let done = self.change(|now, connection, waiting| match self.shared.has_ended() {
+            true => Err(Error::EndpointClosed),
+            false => f(now, connection, waiting),
         });
-        polled.unwrap_or(Poll::Ready(Err(Error::EndpointClosed)))
+        done.unwrap_or(Err(Error::EndpointClosed))
     }
 
     /// A handle went, or the place of one.
@@ -484,7 +484,19 @@ impl<W: Waiting> View<W> {
         &self,
         poll: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Poll<Result<T, Error>>,
     ) -> Poll<Result<T, Error>> {
-        self.0.poll(poll)
+        let polled = self.attempt(|now, connection, ours| match poll(now, connection, ours) {
+            Poll::Ready(result) => result.map(Poll::Ready),
+            Poll::Pending => Ok(Poll::Pending),
+        });
+        polled?.map(Ok)
+    }
+
+    /// Changes the connection without waiting for anything; an error where it, or its endpoint, is no more.
+    pub(crate) fn attempt<T>(
+        &self,
+        f: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.0.attempt(f)
     }
 
     /// Looks at the connection, if it is still there.

@@ -84,8 +84,7 @@ pub struct ObjectSummary {
 impl Connection {
     /// Sends the next `size` bytes of `source` as one object, and returns when the peer has all of it.
     /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on other threads, which
-    /// are taken only while the network has room for more. `on_read` gets the summary as soon as it is read,
-    /// which is earlier: a peer that is told then need not wait for it.
+    /// are taken only while the network has room for more.
     ///
     /// # Errors
     /// [`Error::SourceChanged`] if the source ends early and [`Error::Io`] if it cannot be read: the
@@ -97,7 +96,6 @@ impl Connection {
         source: impl Read + Send + 'static,
         size: u64,
         progress: &Progress,
-        on_read: impl FnOnce(ObjectSummary),
     ) -> Result<ObjectSummary, Error> {
         let mut channel = self.open_object().await?;
         let (full, mut chunks) = mpsc::channel::<Vec<u8>>(READ_AHEAD);
@@ -124,10 +122,9 @@ impl Connection {
                 return Err(error);
             }
         };
-        let summary = ObjectSummary { size, hash };
         channel.finish()?;
-        on_read(summary);
-        channel.delivered_whole().await.map(|()| summary)
+        channel.delivered_whole().await?;
+        Ok(ObjectSummary { size, hash })
     }
 
     /// Sends everything that `source` gives, to its end, as one object, and returns when the peer has
@@ -154,7 +151,7 @@ impl Connection {
                 Ok(n) => size += n as u64,
                 Err(error) => {
                     channel.reset(UNREADABLE);
-                    return Err(error.into());
+                    return Err(Error::Io(error));
                 }
             }
             hasher.update(&buffer);
@@ -336,15 +333,8 @@ impl IncomingObject {
                 if let Some(gap) = connection.take_gap(id) {
                     return Poll::Ready(Ok(Some(ObjectPart::Gap(gap))));
                 }
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                ours.channels
-                    .entry(id)
-                    .or_default()
-                    .waiting
-                    .register(context);
-                Poll::Pending
+                ours.alive()?;
+                ours.wait(id, context)
             })
         })
         .await?;
@@ -486,10 +476,10 @@ impl IncomingObject {
                 return Err(Error::TooLong(most));
             }
             hasher.update(&bytes);
-            target.write_all(&bytes).await?;
+            target.write_all(&bytes).await.map_err(Error::Io)?;
             progress.add(bytes.len() as u64);
         }
-        target.flush().await?;
+        target.flush().await.map_err(Error::Io)?;
         let hash = *hasher.finalize().as_bytes();
         Ok(ObjectSummary { size, hash })
     }

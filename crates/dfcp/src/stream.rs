@@ -69,18 +69,12 @@ impl SendStream {
     ) -> Poll<Result<usize, Error>> {
         let id = self.channel.id;
         self.channel.handle.poll(|now, connection, ours| {
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
+            ours.alive()?;
             if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
                 return Poll::Ready(Err(Error::Reset(code)));
             }
             match write(now, connection) {
-                Ok(0) if len > 0 => {
-                    let channel = ours.channels.entry(id).or_default();
-                    channel.waiting.register(context);
-                    Poll::Pending
-                }
+                Ok(0) if len > 0 => ours.wait(id, context),
                 other => Poll::Ready(other.map_err(Error::from)),
             }
         })
@@ -153,8 +147,8 @@ impl SendStream {
         Ok(set.ok_or(Error::EndpointClosed)??)
     }
 
-    /// Says that nothing follows, without waiting; dropping the stream loses nothing then. Once more
-    /// it does nothing.
+    /// Says that nothing follows, without waiting; dropping the stream loses nothing then, as long as
+    /// somebody holds the connection. Once more it does nothing.
     ///
     /// # Errors
     /// [`Error::Closed`] if the peer stopped the stream, [`Error::Connection`].
@@ -163,16 +157,10 @@ impl SendStream {
             return Ok(());
         }
         let id = self.channel.id;
-        let result = self.channel.handle.poll(|_, connection, ours| {
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            Poll::Ready(connection.finish_channel(id).map_err(Error::from))
-        });
-        match result {
-            Poll::Ready(result) => result,
-            Poll::Pending => Ok(()),
-        }
+        self.channel.handle.attempt(|_, connection, ours| {
+            ours.alive()?;
+            Ok(connection.finish_channel(id)?)
+        })
     }
 
     /// Waits until all that was written, to the [end](SendStream::finish), is accounted for: the peer
@@ -229,11 +217,8 @@ impl ChannelWatch {
             if channel.reset {
                 return Poll::Ready(Err(Error::Closed));
             }
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            channel.waiting.register(context);
-            Poll::Pending
+            ours.alive()?;
+            ours.wait(self.id, context)
         })
     }
 }
@@ -366,15 +351,8 @@ impl RecvStream {
                 Read::Blocked => {}
                 read => return Poll::Ready(Ok(read)),
             }
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            ours.channels
-                .entry(id)
-                .or_default()
-                .waiting
-                .register(context);
-            Poll::Pending
+            ours.alive()?;
+            ours.wait(id, context)
         });
         // Only at its end is a channel over: a reset one says so again to who reads again, and is freed
         // with the handle.

@@ -7,6 +7,7 @@ use dfcp_proto::{
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::Notify;
 
 /// What became of a channel, beyond what the core still knows.
@@ -62,6 +63,18 @@ impl ConnectionState {
                 self.channels.remove(&id);
             }
         }
+    }
+
+    /// Why the connection is over, if it is.
+    pub(crate) fn alive(&self) -> Result<(), ConnectionError> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Has the task woken by what happens to a channel.
+    pub(crate) fn wait<T>(&mut self, id: ChannelId, context: &Context<'_>) -> Poll<T> {
+        let channel = self.channels.entry(id).or_default();
+        channel.waiting.register(context);
+        Poll::Pending
     }
 
     fn on_event(&mut self, event: Event) {

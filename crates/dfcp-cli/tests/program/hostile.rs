@@ -145,7 +145,7 @@ fn a_wrong_hash_is_an_integrity_failure() {
         let progress = Progress::default();
         sender
             .connection
-            .send_object(file, 3, &progress, |_| {})
+            .send_object(file, 3, &progress)
             .await
             .unwrap();
         assert_eq!(sender.hear().await.unwrap()["type"], "accept");

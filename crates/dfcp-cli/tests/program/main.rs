@@ -9,6 +9,7 @@ mod cp;
 mod cp_across;
 mod cp_again;
 mod cp_ssh;
+mod disks;
 mod draining;
 mod failures;
 mod hand_on;
@@ -44,3 +45,4 @@ mod transfer;
 mod transparent;
 #[cfg(target_os = "linux")]
 mod tun;
+mod usage;

@@ -89,7 +89,7 @@ pub enum ConnectionError {
     #[error("closed here")]
     LocallyClosed,
     /// The peer closed it.
-    #[error("closed by the peer (code {}){}{reason}", code.0, if reason.is_empty() { "" } else { ": " })]
+    #[error("closed by the peer ({code}){}{reason}", if reason.is_empty() { "" } else { ": " })]
     PeerClosed {
         /// Why.
         code: CloseCode,
@@ -109,7 +109,7 @@ pub enum ConnectionError {
         reason: String,
     },
     /// The peer broke the protocol.
-    #[error("the peer broke the protocol (code {})", .0.0)]
+    #[error("the peer broke the protocol ({0})")]
     Violation(CloseCode),
     /// Symbols that the peer sent do not make up its blocks, however many there are.
     #[error("the peer sent blocks that cannot be decoded")]

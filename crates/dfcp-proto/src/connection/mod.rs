@@ -10,7 +10,7 @@
 //! * `report`: feedback and control frames, in packets of their own
 //! * `channels`: the application's calls; `channel_map` finds the halves of each
 //! * `flows`: what is kept of each direction; `queue`: which channel is next
-//! * `idle`: silence: keep-alives, and when it has lasted too long
+//! * `closing`: its end, until the peer knows of it; `idle`: silence: keep-alives, and when it has lasted too long
 //! * `probe`: nothing was acknowledged for too long
 //! * `migration`: a peer that moved, until its new address is validated
 //! * `partial`: data that are given up, at both ends
@@ -18,6 +18,7 @@
 mod acks;
 mod channel_map;
 mod channels;
+mod closing;
 mod confirm;
 mod datagrams;
 mod event;
@@ -48,7 +49,7 @@ pub use stats::ConnectionStats;
 use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};
 use crate::config::{Application, TransportConfig};
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
-use crate::observe::{Ending, Observation, Observer};
+use crate::observe::{Observation, Observer};
 use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
@@ -61,15 +62,6 @@ use handshake::ClientSide;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// How long a closed connection is kept at most, whatever its peer has made of the round trip: three probe
-/// timeouts of a path of three seconds, such as a satellite's with a full queue. After it a peer that has
-/// not heard of the end is answered as for any connection that is not known: by a reset.
-const MAX_CLOSE_TIME: Duration = Duration::from_secs(30);
-
-/// CLOSE packets that leave at once, at most: what one in a thousand needs where half is lost. They take less
-/// than one full packet together.
-const MOST_CLOSES: u8 = 10;
 
 /// Why a connection wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -353,66 +345,6 @@ impl Connection {
     /// Whether the handshake is done and neither side has closed.
     pub fn is_established(&self) -> bool {
         matches!(self.state, State::Established)
-    }
-
-    /// Ends the connection. What is not acknowledged may be lost.
-    pub fn close(&mut self, now: Instant, code: CloseCode, reason: &str) {
-        self.close_with(now, code, reason, ConnectionError::LocallyClosed);
-    }
-
-    fn close_with(&mut self, now: Instant, code: CloseCode, reason: &str, error: ConnectionError) {
-        match self.state {
-            State::Connecting(_) => self.finish(now, error),
-            State::Established => {
-                let reason = reason.to_owned();
-                // At once, then twice in each probe timeout, and when the peer still talks.
-                self.state = State::Closing {
-                    code,
-                    reason,
-                    until: None,
-                    due: self.close_copies(),
-                    next: now + self.pto() / 2,
-                };
-                self.tell_closed(now, error);
-            }
-            _ => {}
-        }
-    }
-
-    /// CLOSE packets that leave at once: who ends its process after them is missed no more than once in a
-    /// thousand times where each is lost on its own, or [`MOST_CLOSES`] are not enough. At least two.
-    fn close_copies(&self) -> u8 {
-        let mut unheard = self.out.redundancy.loss.probability();
-        let lost = unheard;
-        let mut copies = 1;
-        while copies < 2 || (unheard > 1e-3 && copies < MOST_CLOSES) {
-            unheard *= lost;
-            copies += 1;
-        }
-        copies
-    }
-
-    /// A peer that answers late makes round trips as long as it likes: a place is not its own for so long.
-    fn close_time(&self) -> Duration {
-        (3 * self.pto()).min(MAX_CLOSE_TIME)
-    }
-
-    /// Tells everyone that the connection is over, once.
-    fn tell_closed(&mut self, now: Instant, error: ConnectionError) {
-        self.observer
-            .tell(now, || Observation::Closed(Ending::Sealed(&error)));
-        self.events.push_back(Event::Closed(error));
-    }
-
-    /// Ends at once.
-    fn finish(&mut self, now: Instant, error: ConnectionError) {
-        if !matches!(
-            self.state,
-            State::Closed | State::Closing { .. } | State::Draining { .. }
-        ) {
-            self.tell_closed(now, error);
-        }
-        self.state = State::Closed;
     }
 
     fn pto(&self) -> Duration {

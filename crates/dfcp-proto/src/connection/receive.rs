@@ -1,6 +1,6 @@
 //! One packet in.
 
-use super::{Channel, CloseCode, Connection, ConnectionError, Event, State};
+use super::{Channel, CloseCode, Connection, Event, State};
 use crate::block::{ChannelId, RecvChannel, Role, SendChannel, Skip};
 use crate::config::Payload;
 use crate::feedback::Arrival;
@@ -237,14 +237,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn violation(&mut self, now: Instant, code: CloseCode) {
-        let (reason, error) = match code {
-            CloseCode::UNSOLVABLE => ("blocks that cannot be decoded", ConnectionError::Unsolvable),
-            code => ("protocol violation", ConnectionError::Violation(code)),
-        };
-        self.close_with(now, code, reason, error);
-    }
-
     fn on_frame(
         &mut self,
         now: Instant,
@@ -342,25 +334,6 @@ impl Connection {
         self.inc.policy.on_urgent(now);
         self.review_first_window(now);
         self.drop_discarded(id);
-    }
-
-    fn on_close(&mut self, now: Instant, code: CloseCode, reason: &[u8]) {
-        let reason = || String::from_utf8_lossy(reason).into_owned();
-        let error = match code {
-            CloseCode::REFUSED => ConnectionError::Refused,
-            CloseCode::EXPIRED => ConnectionError::Expired,
-            CloseCode::NOT_OFFERED => ConnectionError::NotOffered { reason: reason() },
-            code => ConnectionError::PeerClosed {
-                code,
-                reason: reason(),
-            },
-        };
-        self.settle(now);
-        self.state = State::Draining {
-            until: now + self.close_time(),
-            due: true,
-        };
-        self.tell_closed(now, error);
     }
 
     /// Has the next reports name a channel. Any that ever was may be named again at no cost, and work on

@@ -1,6 +1,6 @@
 //! One packet out.
 
-use super::{CloseCode, Connection, Control, Split, State};
+use super::{Connection, Control, Split, State};
 use crate::block::{ChannelId, SymbolOut};
 use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
@@ -12,9 +12,6 @@ use crate::wire::{
     BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SymbolHeader, TAG_LEN, emit_sealed_header,
     emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
 };
-
-/// Bytes of a packet that says CLOSE without a reason, at most.
-const BARE_CLOSE: u64 = (SEALED_HEADER_LEN + TAG_LEN + 32) as u64;
 
 /// Size of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -387,44 +384,6 @@ impl Connection {
         {
             self.out.control.push_back(Control::MtuProbe(size));
         }
-    }
-
-    /// Says that this side closed, or has heard that the peer did.
-    fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
-        let ends = now + self.close_time();
-        if let State::Closing { until, .. } = &mut self.state {
-            // Also where nothing may be said: who has moved and fallen silent keeps no connection.
-            until.get_or_insert(ends);
-        }
-        let room = self.out.moved.map_or(u64::MAX, |moved| moved.allowance());
-        if room < BARE_CLOSE {
-            return None;
-        }
-        let (code, mut reason) = match &mut self.state {
-            State::Closing {
-                code, reason, due, ..
-            } => {
-                *due = due.checked_sub(1)?;
-                (*code, reason.clone())
-            }
-            State::Draining { due, .. } => {
-                std::mem::take(due).then_some(())?;
-                (CloseCode::NO_ERROR, String::new())
-            }
-            _ => return None,
-        };
-        if room < BARE_CLOSE + reason.len() as u64 {
-            reason.clear();
-        }
-        let start = out.len();
-        let pn = self.begin_packet(now, out);
-        Frame::Close {
-            code: code.0,
-            reason: reason.as_bytes(),
-        }
-        .emit(out);
-        self.finish_packet(now, pn, start, out, Contents::default());
-        Some(Batch::from(out.len() - start))
     }
 
     /// Writes the header of the next packet and returns its number.

@@ -173,11 +173,6 @@ impl Profile {
             ..self
         }
     }
-
-    /// The same with other rules of loss detection.
-    pub fn with_loss_rules(self, loss_rules: LossRules) -> Self {
-        Self { loss_rules, ..self }
-    }
 }
 
 impl fmt::Debug for Profile {

@@ -14,31 +14,25 @@ pub(super) trait Span: Debug + Send {
     fn degrees(&self) -> u32;
 }
 
-impl Span for RlncDecoder {
-    fn take(&mut self, symbol: &Symbol) -> Result<Push, FecError> {
-        match symbol {
-            Symbol::Esi(esi) => self.push(*esi, &[]),
-            Symbol::Combination(vector) => self.push_coded(vector, &[]),
-        }
-    }
+/// Both have the methods, by the same names.
+macro_rules! span {
+    ($($kind:ty),*) => {$(
+        impl Span for $kind {
+            fn take(&mut self, symbol: &Symbol) -> Result<Push, FecError> {
+                match symbol {
+                    Symbol::Esi(esi) => self.push(*esi, &[]),
+                    Symbol::Combination(vector) => self.push_coded(vector, &[]),
+                }
+            }
 
-    fn degrees(&self) -> u32 {
-        self.rank()
-    }
+            fn degrees(&self) -> u32 {
+                self.rank()
+            }
+        }
+    )*};
 }
 
-impl Span for Recoder {
-    fn take(&mut self, symbol: &Symbol) -> Result<Push, FecError> {
-        match symbol {
-            Symbol::Esi(esi) => self.push(*esi, &[]),
-            Symbol::Combination(vector) => self.push_coded(vector, &[]),
-        }
-    }
-
-    fn degrees(&self) -> u32 {
-        self.rank()
-    }
-}
+span!(RlncDecoder, Recoder);
 
 /// A block with its number of source symbols.
 #[derive(Debug)]

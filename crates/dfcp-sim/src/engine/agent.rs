@@ -12,16 +12,25 @@ pub trait Agent: Debug + Send {
     fn receive(&mut self, now: Instant, packet: Arrival, buffers: &mut Buffers);
 
     /// The time of [`Self::poll_timeout`] has come.
-    fn timeout(&mut self, now: Instant);
+    fn timeout(&mut self, now: Instant) {
+        let _ = now;
+    }
 
     /// The next packet to send now.
-    fn poll_transmit(&mut self, now: Instant, buffers: &mut Buffers) -> Option<Outgoing>;
+    fn poll_transmit(&mut self, now: Instant, buffers: &mut Buffers) -> Option<Outgoing> {
+        let _ = (now, buffers);
+        None
+    }
 
     /// When to wake it; it may be earlier than anything happens.
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 
     /// How far the flow is, as this end knows it.
-    fn progress(&self) -> Progress;
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
 
     /// What makes it wait when it could send.
     fn pace(&self) -> Pace {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
+use super::agent::{Agent, Arrival, Buffers, Outgoing};
 use super::packet::{Body, NetPacket};
 use super::{Direction, Simulation};
 use crate::packet::{Ecn, FlowId, Priority};
@@ -43,20 +43,6 @@ impl Agent for External {
         if let Body::Datagram(bytes) = packet.body {
             buffers.give(bytes);
         }
-    }
-
-    fn timeout(&mut self, _: Instant) {}
-
-    fn poll_transmit(&mut self, _: Instant, _: &mut Buffers) -> Option<Outgoing> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn progress(&self) -> Progress {
-        Progress::default()
     }
 }
 

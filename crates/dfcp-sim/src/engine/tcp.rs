@@ -3,8 +3,8 @@
 use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
-use crate::packet::Priority;
-use crate::tcp::{TcpReceiver, TcpReceiverConfig, TcpSender, TcpSenderConfig};
+use crate::packet::{Ecn, Priority};
+use crate::tcp::{Segment, TcpReceiver, TcpReceiverConfig, TcpSender, TcpSenderConfig};
 use dfcp_proto::Instant;
 
 /// Settings of both ends.
@@ -69,14 +69,7 @@ impl Agent for TcpSource {
         if !self.started || self.stopped {
             return None;
         }
-        let (segment, ecn) = self.sender.poll_transmit(now)?;
-        Some(Outgoing {
-            size: segment.ip_size(),
-            ecn,
-            priority: Priority::Data,
-            route: 0,
-            body: Body::Tcp(segment),
-        })
+        self.sender.poll_transmit(now).map(packet)
     }
 
     #[inline]
@@ -101,6 +94,17 @@ impl Agent for TcpSource {
             window: Some((stats.cwnd * f64::from(self.mss)) as u64),
             ..Progress::default()
         }
+    }
+}
+
+/// A segment on its way.
+fn packet((segment, ecn): (Segment, Ecn)) -> Outgoing {
+    Outgoing {
+        size: segment.ip_size(),
+        ecn,
+        priority: Priority::Data,
+        route: 0,
+        body: Body::Tcp(segment),
     }
 }
 
@@ -140,14 +144,7 @@ impl Agent for TcpSink {
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant, _: &mut Buffers) -> Option<Outgoing> {
-        let (segment, ecn) = self.receiver.poll_transmit(now)?;
-        Some(Outgoing {
-            size: segment.ip_size(),
-            ecn,
-            priority: Priority::Data,
-            route: 0,
-            body: Body::Tcp(segment),
-        })
+        self.receiver.poll_transmit(now).map(packet)
     }
 
     #[inline]

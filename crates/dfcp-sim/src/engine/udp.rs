@@ -216,16 +216,6 @@ impl Agent for UdpSink {
         }
     }
 
-    fn timeout(&mut self, _: Instant) {}
-
-    fn poll_transmit(&mut self, _: Instant, _: &mut Buffers) -> Option<Outgoing> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
     fn progress(&self) -> Progress {
         self.progress
     }

@@ -58,7 +58,7 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
     flows.settle(&links)?;
     check_weights(&network, &links, &flows.flows)?;
     let controller = match root.get("controller") {
-        Some(node) => Some(ControllerSpec::default().read(node, "[controller]")?),
+        Some(_) => Some(section(root, "controller", ControllerSpec::default())?),
         None => None,
     };
     flows.check_orders(controller.is_some())?;
@@ -85,6 +85,13 @@ fn section<T: Section>(root: &Table, key: &str, defaults: T) -> Result<T, Fault>
         Some(node) => defaults.read(node, &format!("[{key}]")),
         None => Ok(defaults),
     }
+}
+
+/// Writes a section with its defaults.
+fn put<T: Section>(out: &mut Table, root: &Table, key: &str, defaults: T) -> Result<(), Fault> {
+    let section = section(root, key, defaults)?;
+    out.put(key, Value::Table(section.write()));
+    Ok(())
 }
 
 fn check_head(root: &Table) -> Result<(), Fault> {
@@ -168,36 +175,21 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     if !title.is_empty() {
         out.put("title", Value::String(title));
     }
-    let run = section(root, "run", RunSettings::default())?;
-    out.put("run", Value::Table(run.write()));
-    let topology = section(root, "topology", TopologySettings::default())?;
-    out.put("topology", Value::Table(topology.write()));
+    put(&mut out, root, "run", RunSettings::default())?;
+    put(&mut out, root, "topology", TopologySettings::default())?;
     out.put("link", Value::Table(canonical_links(root)?));
-    let tcp = section(root, "tcp", TcpSettings::default())?;
-    out.put("tcp", Value::Table(tcp.write()));
-    let dfcp = section(root, "dfcp", DfcpSpec::default())?;
-    out.put("dfcp", Value::Table(dfcp.write()));
-    let ctcp = section(root, "ctcp", CtcpParameters::default())?;
-    out.put("ctcp", Value::Table(ctcp.write()));
-    let chameleon = section(root, "chameleon", ChameleonParameters::default())?;
-    out.put("chameleon", Value::Table(chameleon.write()));
-    let coded = section(root, "coded", CodedSpec::default())?;
-    out.put("coded", Value::Table(coded.write()));
-    let published = section(root, "published", PublishedSpec::default())?;
-    out.put("published", Value::Table(published.write()));
-    let rc_udp = section(root, "rc_udp", RcUdpSpec::default())?;
-    out.put("rc_udp", Value::Table(rc_udp.write()));
-    let udp = section(root, "udp", UdpSettings::default())?;
-    out.put("udp", Value::Table(udp.write()));
-    let flows = match root.get("flow") {
-        Some(node) => node.list()?,
-        None => &[],
-    };
-    let flows: Result<Vec<Node>, Fault> = flows.iter().enumerate().map(canonical_flow).collect();
-    out.put("flow", Value::Array(flows?));
-    if let Some(node) = root.get("controller") {
-        let controller = ControllerSpec::default().read(node, "[controller]")?;
-        out.put("controller", Value::Table(controller.write()));
+    put(&mut out, root, "tcp", TcpSettings::default())?;
+    put(&mut out, root, "dfcp", DfcpSpec::default())?;
+    put(&mut out, root, "ctcp", CtcpParameters::default())?;
+    put(&mut out, root, "chameleon", ChameleonParameters::default())?;
+    put(&mut out, root, "coded", CodedSpec::default())?;
+    put(&mut out, root, "published", PublishedSpec::default())?;
+    put(&mut out, root, "rc_udp", RcUdpSpec::default())?;
+    put(&mut out, root, "udp", UdpSettings::default())?;
+    let flows = root.list("flow")?.iter().enumerate().map(canonical_flow);
+    out.put("flow", Value::Array(flows.collect::<Result<_, _>>()?));
+    if root.get("controller").is_some() {
+        put(&mut out, root, "controller", ControllerSpec::default())?;
     }
     if let Some(changes) = root.entry("change") {
         out.set(changes.clone());

@@ -66,10 +66,6 @@ pub(super) fn changes(
     rtt: Duration,
     run: &RunSpec,
 ) -> Result<Vec<ChangeSpec>, Fault> {
-    let nodes = match document.root.get("change") {
-        Some(node) => node.list()?,
-        None => &[],
-    };
     let blank = ChangeSection {
         at: None,
         every: None,
@@ -79,7 +75,7 @@ pub(super) fn changes(
         settings: LinkSettings::default(),
     };
     let mut ordered = Vec::new();
-    for node in nodes {
+    for node in document.root.list("change")? {
         events(node, &blank, network, run, &mut ordered)?;
     }
     ordered.sort_by_key(|event| event.at);

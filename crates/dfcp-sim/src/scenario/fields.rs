@@ -15,16 +15,7 @@ pub(super) trait Section: Clone {
 
     /// Reads `node` over `self`, which holds the defaults. `what` names the section in errors.
     fn read(mut self, node: &Node, what: &str) -> Result<Self, Fault> {
-        let mut fields = Fields(Mode::Read(Reader {
-            table: node.table()?,
-            known: Vec::new(),
-            fault: None,
-        }));
-        self.fields(&mut fields);
-        match fields.0 {
-            Mode::Read(reader) => reader.finish(what)?,
-            Mode::Write(_) => {}
-        }
+        read_table(node, what, |fields| self.fields(fields))?;
         Ok(self)
     }
 
@@ -39,11 +30,35 @@ pub(super) trait Section: Clone {
     }
 }
 
+/// Reads the keys that `visit` names.
+fn read_table(node: &Node, what: &str, visit: impl FnOnce(&mut Fields<'_>)) -> Result<(), Fault> {
+    let mut fields = Fields(Mode::Read(Reader {
+        table: node.table()?,
+        known: Vec::new(),
+        fault: None,
+    }));
+    visit(&mut fields);
+    match fields.0 {
+        Mode::Read(reader) => reader.finish(what),
+        Mode::Write(_) => Ok(()),
+    }
+}
+
 /// How one kind of value is written in the file.
 pub(super) trait Codec<T> {
     fn read(&self, node: &Node) -> Result<T, Fault>;
     /// `None` leaves the key out.
     fn write(&self, value: &T) -> Option<Value>;
+}
+
+impl<T, C: Codec<T>> Codec<T> for &C {
+    fn read(&self, node: &Node) -> Result<T, Fault> {
+        (*self).read(node)
+    }
+
+    fn write(&self, value: &T) -> Option<Value> {
+        (*self).write(value)
+    }
 }
 
 /// The keys of a section, being read or written.
@@ -421,6 +436,59 @@ impl<T, C: Codec<T>> Codec<Vec<T>> for ListOf<C> {
             0 => None,
             1 => written.next(),
             _ => Some(written.collect()),
+        }
+    }
+}
+
+/// A list of `{ at, KEY }` in order of time.
+pub(super) struct Timeline<C>(pub &'static str, pub C);
+
+impl<T: Default, C: Codec<T>> Codec<Vec<(Instant, T)>> for Timeline<C> {
+    fn read(&self, node: &Node) -> Result<Vec<(Instant, T)>, Fault> {
+        let entry = |node: &Node| {
+            let (mut at, mut value) = (Instant::ZERO, T::default());
+            read_table(node, "an entry", |f| {
+                f.item("at", &mut at, Time);
+                f.item(self.0, &mut value, &self.1);
+            })?;
+            Ok((at, value))
+        };
+        let entries: Vec<_> = node.list()?.iter().map(entry).collect::<Result<_, _>>()?;
+        match entries.is_sorted_by(|a, b| a.0 < b.0) {
+            true => Ok(entries),
+            false => fault(node, "the times must ascend"),
+        }
+    }
+
+    fn write(&self, value: &Vec<(Instant, T)>) -> Option<Value> {
+        let entry = |(at, value): &(Instant, T)| {
+            let mut entry = Table::default();
+            entry.put("at", Time.write(at)?);
+            entry.put(self.0, self.1.write(value)?);
+            Some(Value::Table(entry))
+        };
+        (!value.is_empty()).then(|| value.iter().filter_map(entry).collect())
+    }
+}
+
+/// One value from the beginning on, or a [`Timeline`] of them; the default one all the time is no entry.
+pub(super) struct Varying<C>(pub &'static str, pub C);
+
+impl<T: Default + PartialEq, C: Codec<T>> Codec<Vec<(Instant, T)>> for Varying<C> {
+    fn read(&self, node: &Node) -> Result<Vec<(Instant, T)>, Fault> {
+        if let Value::Array(_) = node.value {
+            return Timeline(self.0, &self.1).read(node);
+        }
+        let value = self.1.read(node)?;
+        let stated = (value != T::default()).then_some((Instant::ZERO, value));
+        Ok(stated.into_iter().collect())
+    }
+
+    fn write(&self, value: &Vec<(Instant, T)>) -> Option<Value> {
+        match value.as_slice() {
+            [] => self.1.write(&T::default()),
+            [(Instant::ZERO, single)] => self.1.write(single),
+            _ => Timeline(self.0, &self.1).write(value),
         }
     }
 }

@@ -101,6 +101,11 @@ impl Table {
             .map(|entry| &mut entry.node)
     }
 
+    /// The items of a list; none where it is missing.
+    pub fn list(&self, key: &str) -> Result<&[Node], Fault> {
+        self.get(key).map_or(Ok(&[]), Node::list)
+    }
+
     /// Sets a key, keeping its position if it exists.
     pub fn set(&mut self, entry: Entry) {
         match self.0.iter_mut().find(|old| old.key == entry.key) {

@@ -86,7 +86,7 @@ impl Bench {
             let (file, size) = (fs::File::open(path).unwrap(), content.len() as u64);
             let progress = Progress::default();
             // The receiver may have seen enough before the end.
-            let _ = near.send_object(file, size, &progress, |_| {}).await;
+            let _ = near.send_object(file, size, &progress).await;
             if let Some(last) = &last {
                 message::write(&mut control, last).await.unwrap();
                 control.finish().unwrap();

@@ -357,15 +357,13 @@ async fn object_of(
     let (file, size) = (fs::File::open(path)?, content.len() as u64);
     let progress = Progress::default();
     // The receiver wants no more of it; all may have arrived before it says so.
-    let _ = connection.send_object(file, size, &progress, |_| {}).await;
+    let _ = connection.send_object(file, size, &progress).await;
     let empty = FromSender::Pack {
         files: vec![(1, blake3::hash(b"").into())],
     };
     message::write(&mut control, &empty).await?;
     let nothing = fs::File::open("/dev/null")?;
-    connection
-        .send_object(nothing, 0, &progress, |_| {})
-        .await?;
+    connection.send_object(nothing, 0, &progress).await?;
     control.finish()?;
     control.delivered().await?;
     let mut replies = Reader::new(replies);

@@ -126,6 +126,7 @@ impl Endpoint {
             let reason = "over IP an endpoint needs one address of this machine";
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
         }
+        tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let mut socket = Socket::bind(layer, config.bind)?;
         if let (Layer::Ip, Some(port)) = (layer, config.listen) {
             socket.claim(port)?;

@@ -38,6 +38,8 @@ async fn closing_an_endpoint_waits_for_no_handle() {
             reason: "enough".into(),
         };
         assert_eq!(far.closed().await, expected);
+        let said = "closed by the peer (application code 7): enough";
+        assert_eq!(expected.to_string(), said);
         assert!(client.connect("127.0.0.1:9", None).await.is_err());
         assert!(server.accept().await.is_none());
         drop(accepted);
@@ -67,6 +69,9 @@ async fn names_and_both_families_are_reached_from_one_endpoint() {
         }
         let nowhere = client.connect("nowhere.invalid:1", None).await;
         assert!(matches!(nowhere, Err(Error::Io(_))), "{nowhere:?}");
+        let portless = client.connect("localhost", None).await;
+        let said = portless.expect_err("has no port").to_string();
+        assert!(said.contains("port"), "{said}");
         let narrow = EndpointConfig::client(generate_key().expect("a key"));
         let narrow = narrow.bind("127.0.0.1:0".parse().expect("an address"));
         let narrow = Endpoint::bind(narrow).expect("binds");
@@ -197,6 +202,12 @@ fn one_address_is_reached_without_tokios_timers() {
             .await;
         assert!(near.is_ok(), "{near:?}");
     });
+}
+
+#[test]
+fn without_a_runtime_there_is_no_endpoint() {
+    let bound = Endpoint::bind(EndpointConfig::client(generate_key().expect("a key")));
+    assert!(matches!(bound, Err(Error::Io(_))), "{bound:?}");
 }
 
 #[tokio::test]

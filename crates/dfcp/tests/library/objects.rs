@@ -17,7 +17,7 @@ async fn objects_come_from_any_reader_and_go_into_any_writer() {
         let send = async {
             // From memory, on a thread; then from what is only read asynchronously.
             let cursor = std::io::Cursor::new(source.clone());
-            let sent = near.send_object(cursor, source.len() as u64, &progress, |_| {});
+            let sent = near.send_object(cursor, source.len() as u64, &progress);
             let first = sent.await.expect("sends");
             let second = near.send_object_from(&source[..], &progress).await;
             (first, second.expect("sends"))
@@ -130,7 +130,7 @@ fn objects_that_nobody_takes_keep_nobody_from_sending() {
             let (near, size) = (near.clone(), data.len() as u64);
             senders.spawn(async move {
                 let progress = Progress::default();
-                near.send_object(source, size, &progress, |_| {}).await
+                near.send_object(source, size, &progress).await
             });
         }
         while begun.load(Ordering::Relaxed) < 8 {

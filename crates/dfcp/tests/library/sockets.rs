@@ -125,9 +125,7 @@ async fn readers_see_what_was_given_up() {
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(&bytes(70_000)).expect("writes");
             std::io::Seek::rewind(&mut file).expect("rewinds");
-            let sent = a
-                .send_object(file, 70_000, &Progress::default(), |_| {})
-                .await;
+            let sent = a.send_object(file, 70_000, &Progress::default()).await;
             (given_up, sent)
         });
         let mut buffer = [0; 1000];
@@ -221,7 +219,7 @@ async fn send_file(data: &[u8]) -> Vec<u8> {
     };
     let progress = Progress::default();
     let file = File::open(&from).expect("opens");
-    let send = a.send_object(file, data.len() as u64, &progress, |_| {});
+    let send = a.send_object(file, data.len() as u64, &progress);
     let (sent, received) = tokio::join!(send, receive);
     let (sent, received) = (sent.expect("sends"), received.expect("receives"));
     assert_eq!(sent, received);
@@ -246,9 +244,7 @@ async fn a_shrunk_source_is_said_to_have_changed() {
         let mut source = tempfile::tempfile().expect("a file");
         source.write_all(b"only eleven").expect("writes");
         std::io::Seek::rewind(&mut source).expect("rewinds");
-        let error = a
-            .send_object(source, 4000, &Progress::default(), |_| {})
-            .await;
+        let error = a.send_object(source, 4000, &Progress::default()).await;
         assert!(matches!(error, Err(Error::SourceChanged(_))), "{error:?}");
         // The receiver learns that the object will never be whole.
         if let Ok(Ok(mut object)) =

@@ -83,6 +83,12 @@ impl Peer {
         })
     }
 
+    /// One in each round, from eight addresses in turn.
+    pub fn each(siege: &Siege<'_>, rounds: u32, net: u8) -> impl Iterator<Item = Self> {
+        let connect = move |round| Self::connect(siege, net, (round % 8) as u8 + 1);
+        siege.rounds(rounds).filter_map(connect)
+    }
+
     pub fn send(&mut self, frame: &Frame<'_>) {
         self.send_all(std::slice::from_ref(frame));
     }
@@ -175,10 +181,7 @@ pub fn junk(siege: &Siege<'_>) -> u64 {
 
 pub fn rank_deficient_blocks(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
-    for round in siege.rounds(300) {
-        let Some(mut peer) = Peer::connect(siege, 6, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for mut peer in Peer::each(siege, 300, 6) {
         for block in 0..20 {
             for esi in DEFICIENT {
                 peer.symbol(SchemeId::RaptorQ, (block * 3000, 10), esi, &[0; 300]);
@@ -194,10 +197,7 @@ pub fn rank_deficient_blocks(siege: &Siege<'_>) -> u64 {
 /// Opens blocks and never completes one.
 pub fn half_blocks(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
-    for round in siege.rounds(300) {
-        let Some(mut peer) = Peer::connect(siege, 7, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for mut peer in Peer::each(siege, 300, 7) {
         let granted = peer.session.params.max_data;
         for block in 0..(granted / 128_256).min(64) {
             for esi in 0..127 {
@@ -214,10 +214,7 @@ pub fn half_blocks(siege: &Siege<'_>) -> u64 {
 /// Acknowledgements of what was never sent, reports of blocks and rates that cannot be.
 pub fn forged_feedback(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
-    for round in siege.rounds(2000) {
-        let Some(mut peer) = Peer::connect(siege, 8, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for (round, mut peer) in (0..).zip(Peer::each(siege, 2000, 8)) {
         let mut blocks = Vec::new();
         Frame::emit_blocks(&mut blocks, 3, 0, [(0, u32::MAX)].into_iter(), 100);
         let mut ack = Vec::new();

@@ -18,10 +18,7 @@ const ADDRESSES: u8 = 250;
 pub fn storms(siege: &Siege<'_>) -> u64 {
     let sockets: Vec<_> = (1..=ADDRESSES).map(|h| socket(siege, 10, h)).collect();
     let mut count = 0;
-    for round in siege.rounds(100) {
-        let Some(mut peer) = Peer::connect(siege, 11, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for mut peer in Peer::each(siege, 100, 11) {
         for _ in siege.rounds(10) {
             for socket in &sockets {
                 peer.socket = socket.try_clone().unwrap();
@@ -37,10 +34,7 @@ pub fn storms(siege: &Siege<'_>) -> u64 {
 /// A session that goes to each address in earnest: it answers the challenges there, and goes on.
 pub fn moves(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
-    for round in siege.rounds(100) {
-        let Some(mut peer) = Peer::connect(siege, 12, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for mut peer in Peer::each(siege, 100, 12) {
         let mut opener = Opener::new(peer.session.receive.clone());
         for host in 1..=ADDRESSES {
             peer.socket = socket(siege, 13, host);
@@ -81,10 +75,7 @@ fn challenges(socket: &UdpSocket, opener: &mut Opener) -> Vec<[u8; 8]> {
 /// Resets of connections that there are and are not, with tokens that nobody gave.
 pub fn resets(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
-    for round in siege.rounds(2000) {
-        let Some(peer) = Peer::connect(siege, 14, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for peer in Peer::each(siege, 2000, 14) {
         for i in 0..200u8 {
             for cid in [raw::CID, peer.session.params.cid] {
                 let _ = peer.socket.send(&emit_reset(cid, [i; 16]));
@@ -99,10 +90,7 @@ pub fn resets(siege: &Siege<'_>) -> u64 {
 /// Channels that begin and end at once, each in a way of its own, and words about those that there are not.
 pub fn channels(siege: &Siege<'_>) -> u64 {
     let (mut count, code) = (0, VarInt::from_u32(1));
-    for round in siege.rounds(200) {
-        let Some(mut peer) = Peer::connect(siege, 15, (round % 8) as u8 + 1) else {
-            continue;
-        };
+    for mut peer in Peer::each(siege, 200, 15) {
         for i in 0..500u64 {
             let channel = 4 * i + 2 * (i % 2);
             let header = SymbolHeader {

@@ -1,12 +1,12 @@
 //! `[[flow]]`: who sends what to whom and when.
 
-use dfcp_proto::{Duration, Instant, Rate};
+use dfcp_proto::{Duration, Instant};
 
 use super::clock::Clock;
 use crate::engine::{HostClock, ReadingRates};
 use crate::scenario::fields::{
-    BitRate, Codec, Count, Fields, ListOf, OneOf, Optional, OrWord, Section, Text, Time, WEIGHT,
-    fault, quantity,
+    BitRate, Codec, Count, Fields, ListOf, OneOf, Optional, OrWord, Section, Text, Time, Varying,
+    WEIGHT, fault, quantity,
 };
 use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
@@ -135,7 +135,8 @@ impl Section for FlowSettings {
         f.item("start", &mut self.start, Start);
         f.item("stop", &mut self.stop, OrWord("never", Time));
         f.item("size", &mut self.size, Size);
-        f.item("read_rate", &mut self.reading, Reading);
+        let rate = OrWord(UNLIMITED, BitRate);
+        f.item("read_rate", &mut self.reading, Varying("rate", rate));
         f.item("clock", &mut self.clock, Clock);
         f.item("sender_clock", &mut self.sender_clock, Clock);
         for section in TRANSPORTS {
@@ -212,53 +213,6 @@ impl Section for StartLaw {
         f.item("first", &mut self.first, Time);
         f.item("every", &mut self.every, Optional(Time));
         f.item("poisson", &mut self.poisson, Optional(Time));
-    }
-}
-
-/// `"unlimited"`, a rate, or a list of `{ at, rate }` in order of time.
-struct Reading;
-
-#[derive(Clone, Default)]
-struct ReadingStep {
-    at: Instant,
-    rate: Option<Rate>,
-}
-
-impl Section for ReadingStep {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("at", &mut self.at, Time);
-        f.item("rate", &mut self.rate, OrWord(UNLIMITED, BitRate));
-    }
-}
-
-impl Codec<ReadingRates> for Reading {
-    fn read(&self, node: &Node) -> Result<ReadingRates, Fault> {
-        let Value::Array(steps) = &node.value else {
-            let rate = OrWord(UNLIMITED, BitRate).read(node)?;
-            return Ok(rate
-                .map(|rate| (Instant::ZERO, Some(rate)))
-                .into_iter()
-                .collect());
-        };
-        let step = |node| ReadingStep::default().read(node, "read_rate");
-        let steps: Result<Vec<_>, Fault> = steps.iter().map(step).collect();
-        let steps: ReadingRates = steps?.into_iter().map(|s| (s.at, s.rate)).collect();
-        match steps.is_sorted_by(|a, b| a.0 < b.0) {
-            true => Ok(steps),
-            false => fault(node, "the times of `read_rate` must ascend"),
-        }
-    }
-
-    fn write(&self, value: &ReadingRates) -> Option<Value> {
-        let rate = OrWord(UNLIMITED, BitRate);
-        match value.as_slice() {
-            [] => rate.write(&None),
-            [(Instant::ZERO, single)] => rate.write(single),
-            steps => {
-                let step = |&(at, rate)| Value::Table(ReadingStep { at, rate }.write());
-                Some(steps.iter().map(step).collect())
-            }
-        }
     }
 }
 
