@@ -44,3 +44,5 @@ mod transfer;
 mod transparent;
 #[cfg(target_os = "linux")]
 mod tun;
+#[cfg(target_os = "linux")]
+mod unread_output;
