@@ -201,3 +201,43 @@ pub async fn print_line(line: String) -> Result<(), Failure> {
     told.await
         .unwrap_or_else(|gone| Err(std::io::Error::other(gone).into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SLOW: Writer = Writer::new("slow");
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    static SAID: AtomicU64 = AtomicU64::new(0);
+
+    #[test]
+    fn what_nobody_reads_is_bounded_and_said() {
+        ATTENDED.store(true, Ordering::Relaxed);
+        SLOW.say_left_out(|lines| SAID.store(lines, Ordering::Relaxed));
+        let (read, reading) = channel();
+        SLOW.next(move || reading.recv().unwrap());
+        for _ in 0..LINES + 5 {
+            SLOW.offer(|| {
+                WRITTEN.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        // Nothing is lost of who waits for a place, and who gives up waiting takes none.
+        block_on(async {
+            let mut room = std::pin::pin!(SLOW.room());
+            tokio::select! {
+                biased;
+                _ = &mut room => panic!("all places are taken"),
+                () = std::future::ready(()) => {}
+            }
+            read.send(()).unwrap();
+            let (tell, told) = oneshot::channel();
+            room.await.put(move || tell.send(()).unwrap());
+            told.await.unwrap();
+            Ok(())
+        })
+        .unwrap();
+        SLOW.finish();
+        assert_eq!(WRITTEN.load(Ordering::Relaxed), LINES as u64);
+        assert_eq!(SAID.load(Ordering::Relaxed), 5);
+    }
+}
