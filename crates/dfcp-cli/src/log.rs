@@ -2,8 +2,10 @@
 //! `tracing`: JSON, a line for each event, or journald's own protocol, where each event has fields.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
+use dfcp_command::output::{self, ERR};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
 use tracing_subscriber::layer::SubscriberExt;
@@ -62,12 +64,15 @@ impl Log {
     /// # Errors
     /// When journald is not there.
     pub fn start(form: Form) -> Result<Self, Failure> {
+        if form != Form::Text {
+            ERR.say_left_out(|lines| tracing::warn!("{}", output::left_out(lines)));
+        }
         let registry = tracing_subscriber::registry();
         match form {
             Form::Text => {}
             Form::Json => {
                 let lines = tracing_subscriber::fmt::layer().json();
-                let lines = lines.with_writer(std::io::stderr).with_target(false);
+                let lines = lines.with_writer(|| Lines).with_target(false);
                 // Nobody else can have begun one.
                 let _ = registry.with(lines.flatten_event(true)).try_init();
             }
@@ -120,28 +125,53 @@ impl Log {
             };
             return progress::say(&line);
         }
-        let message = printable(&message);
-        let section = Some(section).filter(|section| !section.is_empty());
-        let Fields {
-            peer,
-            from,
-            host,
-            status,
-            report,
-        } = fields;
-        let (peer, from, host) = (peer.as_deref(), from.as_deref(), host.as_deref());
-        let (status, report) = (*status, report.as_deref());
-        // A macro for each: the level of an event is part of what stands still.
-        match level {
-            Level::Info => {
-                tracing::info!(section, peer, from, host, status, report, "{message}");
-            }
-            Level::Warning => {
-                tracing::warn!(section, peer, from, host, status, report, "{message}");
-            }
-            Level::Error => {
-                tracing::error!(section, peer, from, host, status, report, "{message}");
-            }
+        if self.form == Form::Journal {
+            let fields = fields.clone();
+            // The journal may be halted as well.
+            ERR.offer(move || trace(section, level, &fields, &message));
+        } else {
+            trace(section, level, fields, &message);
+        }
+    }
+}
+
+/// Lines of the log, which come whole.
+struct Lines;
+
+impl io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let bytes = line.to_owned();
+        ERR.offer(move || output::write_err(&bytes));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn trace(section: &str, level: Level, fields: &Fields, message: &str) {
+    let message = printable(message);
+    let section = Some(section).filter(|section| !section.is_empty());
+    let Fields {
+        peer,
+        from,
+        host,
+        status,
+        report,
+    } = fields;
+    let (peer, from, host) = (peer.as_deref(), from.as_deref(), host.as_deref());
+    let (status, report) = (*status, report.as_deref());
+    // A macro for each: the level of an event is part of what stands still.
+    match level {
+        Level::Info => {
+            tracing::info!(section, peer, from, host, status, report, "{message}");
+        }
+        Level::Warning => {
+            tracing::warn!(section, peer, from, host, status, report, "{message}");
+        }
+        Level::Error => {
+            tracing::error!(section, peer, from, host, status, report, "{message}");
         }
     }
 }

@@ -87,10 +87,10 @@ enum Command {
 
 fn main() -> ExitCode {
     dfcp_command::panic::ends_the_process();
-    match raise_stack_limit() {
+    dfcp_command::output::attended(|| match raise_stack_limit() {
         Ok(()) => run(),
         Err(failure) => dfcp_command::fail(&failure),
-    }
+    })
 }
 
 /// Bytes of stack that the first thread has at least. A copy needs 200 KiB, with debug assertions 700.
@@ -317,11 +317,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let mut report = report::Report::new(role());
         let message = in_one_line(&error.to_string());
         report.conclude(Some(Failure::usage(message)));
-        let printed = match words().any(|arg| arg == "--json=stream") {
-            true => progress::print_end(&report),
-            false => dfcp_command::print_json(&report),
+        let line = match words().any(|arg| arg == "--json=stream") {
+            true => progress::end(&report),
+            false => dfcp_command::output::json(&report),
         };
-        if let Err(failure) = printed {
+        if let Err(failure) = line.and_then(dfcp_command::print_whole) {
             dfcp_command::fail(&failure);
         }
     }

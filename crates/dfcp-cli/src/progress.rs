@@ -7,12 +7,14 @@ mod relay;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dfcp::Connection;
 use dfcp::published::Monitor;
-use dfcp_command::print_json;
+use dfcp_command::Failure;
+use dfcp_command::output::{self, ERR, OUT};
 use dfcp_command::text::printable;
 use dfcp_transfer::{Meter, Outcome, Settled};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,13 +49,15 @@ const EVENT: u32 = 5;
 /// change of the path does not show.
 const WINDOW: usize = 25;
 
-/// Bars of all sessions, a line each, and what is said above them.
+/// Bars of all sessions, a line each, and what is said above them. Who draws holds a lock of theirs until that is
+/// written, so only the thread that writes standard error touches them.
 static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
 /// Says something to people, above the bars.
 pub fn say(line: &str) {
-    BARS.suspend(|| dfcp_command::tell!("dfcp: {}", printable(line)));
+    let line = format!("dfcp: {}\n", printable(line));
+    ERR.offer(move || BARS.suspend(|| output::write_err(line.as_bytes())));
 }
 
 /// Columns of the terminal that the bars are on, if they are on one.
@@ -98,12 +102,12 @@ enum Event<'a> {
     End(&'a Report),
 }
 
-/// Prints the last event.
+/// The last event, as a line.
 ///
 /// # Errors
-/// When it cannot be written.
-pub fn print_end(report: &Report) -> Result<(), dfcp_command::Failure> {
-    print_json(&Event::End(report))
+/// When it has none.
+pub fn end(report: &Report) -> Result<String, Failure> {
+    output::json(&Event::End(report))
 }
 
 /// How far the attempts before this one were, of a transfer that is tried again.
@@ -195,29 +199,94 @@ impl Bar {
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(INTERVAL).await;
-                drawn.lock().unwrap_or_else(PoisonError::into_inner).draw();
+                let progress = locked(&drawn).draw();
+                tell_files(&drawn).await;
+                if let Some(line) = progress {
+                    OUT.room().await.put(|| print(line));
+                }
             }
         });
         Self(Some((task.abort_handle(), shown)))
     }
+
+    /// Ends it once all events have a place among the lines that wait. May be cancelled.
+    pub async fn end(self) {
+        if let Some((task, shown)) = &self.0 {
+            task.abort();
+            tell_files(shown).await;
+        }
+    }
 }
 
-/// A new line among the bars.
-fn bar() -> ProgressBar {
-    let bar = BARS.add(ProgressBar::no_length());
-    // What is drawn is composed here, for as many columns as there are just then. A wrong template
-    // would be a mistake of ours; the default one serves then.
-    if let Ok(style) = ProgressStyle::with_template("{msg}") {
-        bar.set_style(style);
+fn locked(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
+    shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints what became of files. An event is taken where there is room for it: who waits for room may be halted.
+async fn tell_files(shown: &Mutex<Shown>) {
+    if locked(shown).files.is_none() {
+        return;
     }
-    bar
+    loop {
+        let room = OUT.room().await;
+        let Some(line) = locked(shown).next_event() else {
+            return;
+        };
+        room.put(|| print(line));
+    }
+}
+
+/// Prints an event. Whether it can be written the last one tells.
+fn print(line: String) {
+    let _ = dfcp_command::print(line);
+}
+
+/// A line among the bars.
+#[derive(Debug)]
+struct BarLine {
+    bar: ProgressBar,
+    /// Whether one that was drawn waits to be written.
+    waits: Arc<AtomicBool>,
+}
+
+impl BarLine {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        // What is drawn is composed here, for as many columns as there are just then. A wrong template
+        // would be a mistake of ours; the default one serves then.
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        let added = bar.clone();
+        ERR.next(move || drop(BARS.add(added)));
+        let waits = Arc::default();
+        Self { bar, waits }
+    }
+
+    fn draw(&self, text: String) {
+        if self.waits.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (bar, waits) = (self.bar.clone(), self.waits.clone());
+        ERR.next(move || {
+            waits.store(false, Ordering::Relaxed);
+            bar.set_message(text);
+        });
+    }
+
+    fn clear(self) {
+        ERR.next(move || {
+            self.bar.finish_and_clear();
+            BARS.remove(&self.bar);
+        });
+    }
 }
 
 /// Where bars go.
 #[derive(Debug)]
 enum Screen {
     /// A line of a terminal, drawn over.
-    Line(ProgressBar),
+    Line(BarLine),
     /// A pipe or a file, which gets a line now and then.
     Log,
     /// Another program of this kind, which draws it.
@@ -228,7 +297,7 @@ impl Screen {
     fn wanted(show: Show) -> Option<Self> {
         let terminal = std::io::stderr().is_terminal();
         match show {
-            Show::Auto | Show::Always if terminal => Some(Self::Line(bar())),
+            Show::Auto | Show::Always if terminal => Some(Self::Line(BarLine::new())),
             Show::Always => Some(Self::Log),
             Show::Auto | Show::Never => None,
             Show::Relayed => Some(Self::Relayed),
@@ -239,9 +308,7 @@ impl Screen {
     fn draw(&self, line: &Line, draws: u32) {
         match self {
             // The last column stays free: some terminals begin a new line when it is written to.
-            Self::Line(bar) => {
-                bar.set_message(line.fit(bar_columns().map_or(line::WIDE, |n| n - 1)))
-            }
+            Self::Line(bar) => bar.draw(line.fit(bar_columns().map_or(line::WIDE, |n| n - 1))),
             Self::Log if draws.is_multiple_of(EVENT) => {
                 dfcp_command::tell!("dfcp: {}", line.fit(usize::MAX));
             }
@@ -250,10 +317,9 @@ impl Screen {
         }
     }
 
-    fn clear(&self) {
+    fn clear(self) {
         if let Self::Line(bar) = self {
-            bar.finish_and_clear();
-            BARS.remove(bar);
+            bar.clear();
         }
     }
 }
@@ -262,10 +328,13 @@ impl Drop for Bar {
     fn drop(&mut self) {
         if let Some((task, shown)) = self.0.take() {
             task.abort();
-            let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-            // What happened since it was last drawn is an event, too.
-            shown.tell_files();
-            if let Some(screen) = &shown.screen {
+            let mut shown = locked(&shown);
+            // What happened since it was last drawn is an event, too. Nobody waits here: it is as much as was
+            // remembered of it.
+            while let Some(line) = shown.next_event() {
+                OUT.next(|| print(line));
+            }
+            if let Some(screen) = shown.screen.take() {
                 screen.clear();
             }
         }
@@ -293,7 +362,8 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Shown {
-    fn draw(&mut self) {
+    /// Draws; an event about it where one is due.
+    fn draw(&mut self) -> Option<String> {
         let (bytes, total) = (self.meter.progress().bytes(), self.meter.total());
         let goodput = self.goodput(bytes);
         let left = total.saturating_sub(bytes);
@@ -323,22 +393,22 @@ impl Shown {
             };
             screen.draw(&line, self.draws);
         }
-        self.tell_files();
         self.draws += 1;
-        if self.files.is_some() && self.draws.is_multiple_of(EVENT) {
-            // Whether it can be written the last event tells.
-            let _ = print_json(&Event::Progress {
-                remote: self.remote,
-                phase,
-                bytes,
-                total,
-                goodput_bps: goodput,
-                eta_seconds: eta,
-                loss: cost.loss,
-                rtt_ms: cost.rtt_ms,
-                wire_bytes: cost.wire_bytes,
-            });
+        if self.files.is_none() || !self.draws.is_multiple_of(EVENT) {
+            return None;
         }
+        let event = Event::Progress {
+            remote: self.remote,
+            phase,
+            bytes,
+            total,
+            goodput_bps: goodput,
+            eta_seconds: eta,
+            loss: cost.loss,
+            rtt_ms: cost.rtt_ms,
+            wire_bytes: cost.wire_bytes,
+        };
+        output::json(&event).ok()
     }
 
     /// Bits per second over the last draws.
@@ -355,19 +425,18 @@ impl Shown {
         }
     }
 
-    /// Prints what became of files.
-    fn tell_files(&mut self) {
-        let Some(files) = &mut self.files else {
-            return;
-        };
+    /// The next event of what is offered and what became of files, as a line.
+    fn next_event(&mut self) -> Option<String> {
+        let files = self.files.as_mut()?;
         let entries = self.meter.diary().entries();
         if !self.offered && !entries.is_empty() {
             self.offered = true;
-            let _ = print_json(&Event::Offer {
+            let event = Event::Offer {
                 remote: self.remote,
                 files: entries.iter().filter(|entry| entry.is_file()).count(),
                 bytes: (entries.iter()).fold(0, |sum: u64, entry| sum.saturating_add(entry.size)),
-            });
+            };
+            return output::json(&event).ok();
         }
         while let Ok(settled) = files.try_recv() {
             let index = usize::try_from(settled.index).ok();
@@ -380,14 +449,16 @@ impl Shown {
                 Outcome::Skipped => ("skipped", None),
                 Outcome::Error(problem) => ("error", Some(problem.message.as_str())),
             };
-            let _ = print_json(&Event::File {
+            let event = Event::File {
                 path: &entry.path,
                 size: entry.size,
                 status,
                 blake3: settled.hash,
                 message,
-            });
+            };
+            return output::json(&event).ok();
         }
+        None
     }
 }
 

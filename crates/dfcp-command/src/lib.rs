@@ -6,22 +6,22 @@
 //! - [`profile`]: the transports by name;
 //! - [`text`]: what came from elsewhere, as it may be shown;
 //! - [`beside`]: where the other program is;
-//! - here: output, and how a command's future is run.
+//! - [`output`]: standard output and standard error, which nobody may halt;
+//! - here: what is printed, and how a command's future is run.
 
 #![forbid(unsafe_code)]
 
-/// Prints a line on standard error. One that cannot be written, as where a log's disk is full, ends
-/// nothing.
+/// Prints a line on standard error, see [`output::tell`].
 #[macro_export]
 macro_rules! tell {
-    ($($argument:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr().lock(), $($argument)*);
-    }};
+    ($($argument:tt)*) => {
+        $crate::output::tell(format!($($argument)*))
+    };
 }
 
 pub mod beside;
 pub mod failure;
+pub mod output;
 pub mod panic;
 pub mod profile;
 pub mod text;
@@ -43,8 +43,15 @@ pub const DEFAULT_PORT: u16 = 4433;
 /// When it cannot be written, also because its reader went away: a program that lacks the last line
 /// knows nothing.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let json = serde_json::to_string(value).map_err(std::io::Error::other)?;
-    write_out(text::printable_json(&json)).map_err(|error| unwritten(&error))
+    output::json(value).and_then(print_whole)
+}
+
+/// Prints a line that its reader must have.
+///
+/// # Errors
+/// When it cannot be written, also because its reader went away.
+pub fn print_whole(line: String) -> Result<(), Failure> {
+    write_out(line).map_err(|error| unwritten(&error))
 }
 
 /// The same for a program whose output is all that it is for: it ends where that cannot be written.

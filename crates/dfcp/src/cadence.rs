@@ -24,6 +24,9 @@ const BUFFER_PART: usize = 3;
 /// they are still in the processor's cache when they are read.
 const MAX_WAITING: u32 = 256;
 
+/// What packets may wait for each other on the shortest path. Who can bear less is impatient.
+pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+
 /// See the module's text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cadence {
@@ -31,6 +34,11 @@ pub(crate) struct Cadence {
     most: u32,
     /// Longest time that a packet may wait while there are many.
     patience: Duration,
+    /// Packets that arrived in the running span, and those of them that are of impatient connections.
+    arrived: u32,
+    impatient: u32,
+    /// Whether these were half of them in the last span.
+    is_eager: bool,
     /// Start of the running span, and packets since.
     since: Instant,
     packets: u32,
@@ -47,6 +55,9 @@ impl Cadence {
         Self {
             most: fit.clamp(1, MAX_WAITING),
             patience: Duration::ZERO,
+            arrived: 0,
+            impatient: 0,
+            is_eager: false,
             since: Instant::ZERO,
             packets: 0,
             busy: 0,
@@ -57,6 +68,21 @@ impl Cadence {
     /// Packets may wait for `patience` from the next span on.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    /// Packets of a connection arrived.
+    pub(crate) fn arrived(&mut self, packets: usize, are_impatient: bool) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        self.arrived = self.arrived.saturating_add(packets);
+        if are_impatient {
+            self.impatient = self.impatient.saturating_add(packets);
+        }
+    }
+
+    /// Whether the socket is looked at as often as impatient connections want it: where they bring half of what
+    /// arrives. So nobody makes it be looked at for more packets of others than he sends himself.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.is_eager
     }
 
     /// Packets arrived or were sent.
@@ -78,6 +104,10 @@ impl Cadence {
             false => 0,
         };
         self.interval = self.patience.min(each.saturating_mul(self.most));
+        if self.arrived > 0 {
+            self.is_eager = self.impatient >= self.arrived.div_ceil(2);
+            (self.arrived, self.impatient) = (0, 0);
+        }
         (self.since, self.packets) = (now, 0);
     }
 
@@ -137,6 +167,25 @@ mod tests {
         let (looks, longest) = run(&mut cadence, Instant::ZERO, gap, time);
         assert!((900..1500).contains(&looks), "{looks} looks in a second");
         assert!(longest <= PATIENCE, "a packet waited {longest:?}");
+    }
+
+    #[test]
+    fn a_socket_is_eager_where_half_of_what_arrives_is_impatient() {
+        let mut cadence = patient();
+        let mut now = Instant::ZERO;
+        let mut after = |mine, others| {
+            cadence.arrived(mine, true);
+            cadence.arrived(others, false);
+            now += SPAN;
+            cadence.count(now, mine + others);
+            cadence.is_eager()
+        };
+        assert!(after(1, 0));
+        // As long as nothing arrives that stays so.
+        assert!(after(0, 0));
+        assert!(!after(0, 10));
+        assert!(!after(4, 5));
+        assert!(after(5, 5));
     }
 
     #[test]

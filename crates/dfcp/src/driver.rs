@@ -105,7 +105,8 @@ async fn drive<W: Waiting>(shared: &Arc<Shared<W>>, socket: &mut Socket) -> io::
         }
         let now = shared.now();
         arrivals.cadence.count(now, shared.take_sent());
-        arrivals.cadence.set_patience(shared.patience());
+        let is_eager = arrivals.cadence.is_eager();
+        arrivals.cadence.set_patience(shared.patience(is_eager));
         let look = arrivals.cadence.next_look(now);
         let is_blocked = own == Progress::Blocked || shared.is_blocked();
         socket.watch(match (is_blocked, look) {
@@ -183,10 +184,12 @@ impl Arrivals {
         for _ in 0..RECEIVE_BATCHES {
             let now = shared.now();
             let mut bytes = 0;
+            let (taken, cadence) = (self.taken, &mut self.cadence);
             let received = socket.receive(|mut train| {
                 bytes += train.bytes.len();
-                let at = (shared.now() - train.age).max(self.taken);
+                let at = (shared.now() - train.age).max(taken);
                 for (line, packets) in route(shared, at, &mut train) {
+                    cadence.arrived(packets.len(), line.is_impatient());
                     line.deliver(at, &mut train, packets);
                     awake.add(&line);
                 }

@@ -6,12 +6,13 @@
 //! leave; it is the task's, or the driver's own while that has nothing else to do. Of locks that are held
 //! together the first to be taken is that of the turn, then the connection's, then the endpoint's.
 
+use crate::cadence::LEAST_PATIENCE;
 use crate::driver::{Outgoing, Progress};
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::shared::{ConnectionOf, JobOf, Locked, Shared, Waiting};
 use crate::socket::Train;
-use crate::sync::{Mutex, MutexGuard, Notify, yield_now};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Notify, yield_now};
 use crate::wait_list::WaitList;
 use dfcp_proto::host::{Core, CoreConnection, Solve};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
@@ -64,6 +65,8 @@ pub(crate) struct Line<W: Waiting> {
     inbox: Mutex<Inbox>,
     /// Held by whoever sends.
     outgoing: Mutex<Outgoing>,
+    /// Whether its packets can wait for less than those of others.
+    is_impatient: AtomicBool,
     /// Tells the task that there is something to do.
     wake: Notify,
 }
@@ -111,6 +114,7 @@ impl<W: Waiting> Line<W> {
             state: Mutex::new(state),
             inbox: Mutex::default(),
             outgoing: Mutex::default(),
+            is_impatient: AtomicBool::new(false),
             wake: Notify::new(),
         });
         shared.runtime.spawn(run(line.clone()));
@@ -147,6 +151,11 @@ impl<W: Waiting> Line<W> {
             }
             inbox.push(at, remote, ecn, packet);
         }
+    }
+
+    /// Whether its packets can wait for less than those of others.
+    pub(crate) fn is_impatient(&self) -> bool {
+        self.is_impatient.load(Ordering::Relaxed)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -382,6 +391,8 @@ impl<W: Waiting> Line<W> {
         if patience.is_none() || new.abs_diff(old) > old / 8 {
             self.shared
                 .set_patience(self.id, patience.replace(new), new);
+            let is_impatient = new < LEAST_PATIENCE;
+            self.is_impatient.store(is_impatient, Ordering::Relaxed);
         }
         // A deadline that passed though nothing could be done must not make a busy loop.
         let due = connection.poll_timeout();

@@ -1,6 +1,7 @@
 //! What the handles and tasks of one endpoint share: a core of either wire behind a short lock, its
 //! connections, each behind a lock of its own (`line`), and what these tell the endpoint.
 
+use crate::cadence::LEAST_PATIENCE;
 use crate::error::Error;
 use crate::line::{Handle, Line};
 use crate::socket::{Outlet, Sent, Socket};
@@ -467,11 +468,16 @@ impl<W: Waiting> Shared<W> {
         reports.patience.insert((new, id));
     }
 
-    /// Longest time that packets may wait for each other while there are many.
-    pub(crate) fn patience(&self) -> Duration {
+    /// Longest time that packets may wait for each other while there are many. Impatient connections count as those
+    /// of the shortest paths unless the socket `is_eager`.
+    pub(crate) fn patience(&self, is_eager: bool) -> Duration {
+        let floor = match is_eager {
+            true => Duration::ZERO,
+            false => LEAST_PATIENCE,
+        };
         let reports = self.reports();
-        let least = reports.patience.first().map(|&(patience, _)| patience);
-        least.unwrap_or_default()
+        let least = reports.patience.first();
+        least.map_or(Duration::ZERO, |&(patience, _)| patience.max(floor))
     }
 
     /// Where packets leave.

@@ -18,11 +18,12 @@ mod service;
 pub mod tun;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use dfcp::published::Config;
 use dfcp::{Application, Endpoint, Profile, Rate, SchemeId, TransportConfig};
-use dfcp_command::{Failure, print_json};
+use dfcp_command::{Failure, block_on, interrupted, output};
 
 use crate::log::{Fields, Level, Log};
 use crate::progress::{self, Show};
@@ -120,11 +121,12 @@ impl Output {
         }
     }
 
-    /// Prints a report, and its lines for people. The exit code: that of the report, unless it could not
-    /// be written.
-    pub fn report(&self, report: &Report) -> u8 {
+    /// Prints a report, and its lines for people, and waits until who reads JSON has it. The exit code: that of
+    /// the report, unless it could not be written.
+    pub async fn report(&self, report: &Report) -> u8 {
         self.tally.add(report);
         if let Some(log) = &self.service {
+            drop(output::ERR.room().await);
             self.log_report(*log, report);
             return report.exit_code;
         }
@@ -133,21 +135,34 @@ impl Output {
                 progress::say(&line);
             }
         }
-        let printed = match self.json {
-            None => Ok(()),
-            Some(Json::Object) => print_json(report),
-            Some(Json::Stream) => progress::print_end(report),
+        let line = match self.json {
+            None => return report.exit_code,
+            Some(Json::Object) => output::json(report),
+            Some(Json::Stream) => progress::end(report),
         };
-        match printed {
-            Err(failure) => {
+        let printed = match line {
+            Ok(line) => output::print_line(line).await,
+            Err(failure) => Err(failure),
+        };
+        match (printed, report.exit_code) {
+            (Ok(()), code) => code,
+            (Err(failure), code) => {
                 progress::say(&failure.message);
-                match report.exit_code {
-                    0 => failure.kind as u8,
-                    code => code,
-                }
+                if code == 0 { failure.kind as u8 } else { code }
             }
-            Ok(()) => report.exit_code,
         }
+    }
+
+    /// The same at a command's end: a signal ends the wait.
+    pub fn report_at_end(&self, report: &Report) -> ExitCode {
+        let printed = block_on(async {
+            tokio::select! {
+                code = self.report(report) => Ok(code),
+                failure = interrupted() => Err(failure),
+            }
+        });
+        let (Ok(code) | Err(code)) = printed.map_err(|failure| failure.kind as u8);
+        ExitCode::from(code)
     }
 
     /// A session of a service: one event, with all figures for programs.
@@ -263,6 +278,9 @@ pub fn take_open_files() {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
+
+/// Said where who ends a receiver does not wait for who reads it.
+pub const REPORTS_LOST: &str = "nobody reads the reports of the last sessions, which are lost";
 
 /// How long the farewell may take.
 pub const FAREWELL: Duration = Duration::from_secs(1);

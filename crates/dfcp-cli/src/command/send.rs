@@ -355,7 +355,7 @@ pub fn run(args: Args) -> ExitCode {
         },
     };
     report.conclude(result.err());
-    ExitCode::from(args.output.report(&report))
+    args.output.report_at_end(&report)
 }
 
 /// Why an attempt ended, and whether another one may fare better.

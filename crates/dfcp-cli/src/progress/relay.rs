@@ -1,9 +1,8 @@
 //! Bars of a session that another machine runs: it tells of them on its standard error, between whatever
 //! else is said there, and they are drawn here.
 
-use std::io::Write;
-
 use dfcp_command::Failure;
+use dfcp_command::output::{self, ERR};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::{BARS, Screen, Show};
@@ -74,16 +73,17 @@ impl Relay {
                 self.draws += 1;
             }
             // Who does not hear it is not told of it, either.
-            None => BARS.suspend(|| {
-                let _ = std::io::stderr().write_all(line);
-            }),
+            None => {
+                let line = line.to_owned();
+                ERR.offer(move || BARS.suspend(|| output::write_err(&line)));
+            }
         }
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        if let Some(screen) = &self.screen {
+        if let Some(screen) = self.screen.take() {
             screen.clear();
         }
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::guard;
 use super::options::Common;
-use crate::command::{FAREWELL, Output};
+use crate::command::{FAREWELL, Output, REPORTS_LOST};
 use crate::files::Target;
 use crate::progress::Bar;
 use crate::report::Report;
@@ -45,7 +45,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
         Err(failure) => {
             let mut report = Report::new("recv");
             report.conclude(Some(failure));
-            ExitCode::from(job.output.report(&report))
+            job.output.report_at_end(&report)
         }
     }
 }
@@ -97,6 +97,10 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
                 let Some(stream) = stream else {
                     break Failure::new(Kind::LocalIo, "the socket failed");
                 };
+                // As many again may have ended, and wait until their reports are read.
+                if sessions.len() >= 2 * MAX_SESSIONS {
+                    continue;
+                }
                 let session = Session {
                     endpoint: endpoint.clone(),
                     store: store.clone(),
@@ -116,7 +120,11 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
     };
     let reported = !sessions.is_empty();
     let _ = stop.send(());
-    while sessions.join_next().await.is_some() {}
+    let reports = async { while sessions.join_next().await.is_some() {} };
+    tokio::select! {
+        () = reports => {}
+        _ = interrupted() => job.output.say(REPORTS_LOST),
+    }
     let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
     match reported {
         true => Ok(failure.kind as u8),
@@ -151,7 +159,7 @@ impl Session {
             received = serial::receive(&mut reader, &mut writer, self.store, &meter) => received,
             never = stop => never,
         };
-        drop(bar);
+        bar.end().await;
         let Some(received) = received else {
             self.output
                 .say(format_args!("{remote} left without sending anything"));
@@ -162,7 +170,7 @@ impl Session {
         let traffic = since(self.endpoint.traffic(), before);
         report.add_published(remote, self.carrier, &monitor, traffic);
         report.add_received(received, start, &meter);
-        Some(self.output.report(&report))
+        Some(self.output.report(&report).await)
     }
 }
 

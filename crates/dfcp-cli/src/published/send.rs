@@ -46,7 +46,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
     let mut report = Report::new("send");
     let result = block_on(transfer(job, &mut report));
     report.conclude(result.err());
-    ExitCode::from(job.output.report(&report))
+    job.output.report_at_end(&report)
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {

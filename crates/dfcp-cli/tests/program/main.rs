@@ -45,4 +45,5 @@ mod transfer;
 mod transparent;
 #[cfg(target_os = "linux")]
 mod tun;
-mod usage;
+#[cfg(target_os = "linux")]
+mod unread_output;

@@ -5,11 +5,13 @@ mod insiders;
 #[path = "../../../../fuzz/src/raw.rs"]
 #[allow(dead_code)]
 mod raw;
+mod spoofed;
 mod stallers;
 mod strangers;
 mod wanderers;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -32,6 +34,8 @@ pub struct Siege<'a> {
     key: &'a str,
     /// Packets or messages that each attack sends in a second at most.
     rate: Option<u32>,
+    /// Priority of the attackers' threads.
+    nice: i32,
     began: Instant,
     over: AtomicBool,
 }
@@ -42,6 +46,7 @@ impl<'a> Siege<'a> {
             receiver: receiver.address,
             key: &bench.receiver_key,
             rate,
+            nice: 0,
             began: Instant::now(),
             over: AtomicBool::new(false),
         }
@@ -61,6 +66,13 @@ impl<'a> Siege<'a> {
     pub fn pace(&self, count: u64) {
         while !self.over.load(Relaxed) && !self.ahead(count).is_zero() {
             std::thread::sleep(self.ahead(count).min(Duration::from_millis(20)));
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) {
+        while !self.over.load(Relaxed) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -109,13 +121,18 @@ fn most_resident(id: i32) -> u64 {
 /// Sends a file as an honest sender does; gives how long that took, seconds.
 fn send(bench: &Bench, receiver: &Receiver, name: &str, size: usize) -> f64 {
     let file = bench.write(name, size);
+    let seconds = bring(bench, receiver, &file);
+    bench.assert_received(name, &bytes(name, size));
+    seconds
+}
+
+/// The same of a file that is there, without a look at what came.
+fn bring(bench: &Bench, receiver: &Receiver, file: &Path) -> f64 {
     let start = Instant::now();
     let mut sender = bench.sender();
     let (code, report, said) = run(sender.arg(file).arg(receiver.address.to_string()));
     assert_eq!(code, 0, "{report} {said}");
-    let seconds = start.elapsed().as_secs_f64();
-    bench.assert_received(name, &bytes(name, size));
-    seconds
+    start.elapsed().as_secs_f64()
 }
 
 /// Lays siege while `work` lasts; gives what that gives, and what each attack sent.
@@ -127,11 +144,8 @@ fn besiege<T>(
     std::thread::scope(|scope| {
         let start = |&(name, attack): &(&'static str, Attack)| {
             let attack = move || {
-                // With a rate they are to cost the receiver what that takes, not its processor: on
-                // Linux this is of the thread alone.
-                if siege.rate.is_some() {
-                    rustix::process::nice(19).unwrap();
-                }
+                // On Linux this is of the thread alone.
+                rustix::process::nice(siege.nice).unwrap();
                 attack(siege)
             };
             (name, scope.spawn(attack))
@@ -194,9 +208,16 @@ fn is_survived(attacks: &[(&'static str, Attack)]) {
 }
 
 /// Of the bench: rounds, the honest sender's bytes, and what each of the nine attacks sends a second.
-const ROUNDS: usize = 7;
-const BENCH_BYTES: usize = 200_000_000;
+const ROUNDS: usize = 9;
+const BENCH_BYTES: usize = 500_000_000;
 const BENCH_RATE: u32 = 2000;
+
+/// How much lower the attackers' priority is than that of sender and receiver: they share the processors, and what
+/// an attack costs is to be what the receiver does about it. 0 has them take as much as these.
+fn bench_nice() -> i32 {
+    let told = std::env::var("DFCP_SIEGE_NICE").ok();
+    told.map_or(19, |nice| nice.parse().unwrap())
+}
 
 /// Processor time of a process so far, seconds.
 fn processor_time(id: &str) -> f64 {
@@ -207,49 +228,100 @@ fn processor_time(id: &str) -> f64 {
     ticks.map(|t| t.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
+/// A transfer, and what it took.
+struct Transfer {
+    seconds: f64,
+    /// Processor time of the receiver.
+    receiver: f64,
+    /// And of the attackers, which are this process.
+    attackers: f64,
+    most_resident: u64,
+    sent: Vec<(&'static str, u64)>,
+}
+
+impl Transfer {
+    /// To a receiver of its own.
+    fn measure(bench: &Bench, file: &Path, attacks: &[(&'static str, Attack)]) -> Self {
+        let receiver = bench.receiver(&["--allow-any"]);
+        let id = receiver.id().to_string();
+        let mut siege = Siege::of(&receiver, bench, Some(BENCH_RATE));
+        siege.nice = bench_nice();
+        let before = [&id, "self"].map(processor_time);
+        let ((seconds, after), sent) = besiege(&siege, attacks, || {
+            let seconds = bring(bench, &receiver, file);
+            // What comes later is no part of it.
+            (seconds, [&id, "self"].map(processor_time))
+        });
+        let most_resident = most_resident(receiver.id());
+        assert!(most_resident <= MOST_RESIDENT);
+        drop(receiver);
+        std::fs::remove_dir_all(bench.path("received")).unwrap();
+        Self {
+            seconds,
+            receiver: after[0] - before[0],
+            attackers: after[1] - before[1],
+            most_resident,
+            sent,
+        }
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 /// What an honest sender keeps of its goodput while attackers of a bounded rate have their way: alone
-/// and besieged in turn, on the same cores. `scripts/bench-siege` runs it.
+/// and besieged in turn, each first in every other round, on the same cores. `scripts/bench-siege` runs it.
 #[test]
 #[ignore = "a bench: scripts/bench-siege"]
 fn bench_goodput_under_siege() {
     let bench = Bench::new();
-    let mut shares = Vec::new();
+    let file = bench.write("file", BENCH_BYTES);
+    let (mut shares, mut costs) = (Vec::new(), Vec::new());
+    let only = std::env::var("DFCP_SIEGE_ONLY").unwrap_or_default();
+    let attacks = ATTACKS.into_iter().filter(|(name, _)| name.contains(&only));
+    let attacks: Vec<_> = attacks.collect();
     for round in 0..ROUNDS {
-        // A new one, so that it is alone at first.
-        let receiver = bench.receiver(&["--allow-any"]);
-        let alone = send(&bench, &receiver, &format!("alone-{round}"), BENCH_BYTES);
-        let siege = Siege::of(&receiver, &bench, Some(BENCH_RATE));
-        let attackers = processor_time("self");
-        let (besieged, counts) = besiege(&siege, &ATTACKS, || {
-            send(&bench, &receiver, &format!("besieged-{round}"), BENCH_BYTES)
-        });
-        let attackers = processor_time("self") - attackers;
-        let sent: u64 = counts.iter().map(|(_, count)| count).sum();
-        let counts: serde_json::Map<String, Value> = counts
-            .into_iter()
-            .map(|(name, count)| (name.to_owned(), count.into()))
-            .collect();
-        shares.push(alone / besieged);
+        let [first, second] = match round % 2 {
+            0 => [&[][..], &attacks],
+            _ => [&attacks[..], &[]],
+        };
+        let both = [first, second].map(|attacks| Transfer::measure(&bench, &file, attacks));
+        let [alone, besieged] = match round % 2 {
+            0 => both,
+            _ => {
+                let [besieged, alone] = both;
+                [alone, besieged]
+            }
+        };
+        let share = alone.seconds / besieged.seconds;
+        let cost = besieged.receiver / alone.receiver;
+        let packets: u64 = besieged.sent.iter().map(|(_, count)| count).sum();
+        let counts = besieged.sent.iter();
+        let counts = counts.map(|&(name, count)| (name.to_owned(), count.into()));
+        shares.push(share);
+        costs.push(cost);
         let figures = json!({
             "round": round,
             "bytes": BENCH_BYTES,
-            "alone_seconds": alone,
-            "besieged_seconds": besieged,
-            "share": alone / besieged,
-            "attack_packets_per_second": sent as f64 / besieged,
-            "attackers_processor_seconds": attackers,
+            "alone_seconds": alone.seconds,
+            "besieged_seconds": besieged.seconds,
+            "share": share,
+            "receiver_processor_seconds_alone": alone.receiver,
+            "receiver_processor_seconds_besieged": besieged.receiver,
+            "attack_packets_per_second": packets as f64 / besieged.seconds,
+            "attackers_nice": bench_nice(),
+            "attackers_processor_seconds": besieged.attackers,
             "load": std::fs::read_to_string("/proc/loadavg").unwrap().trim(),
-            "receiver_most_resident": most_resident(receiver.id()),
-            "sent": counts,
+            "receiver_most_resident": besieged.most_resident,
+            "sent": counts.collect::<serde_json::Map<String, Value>>(),
         });
         println!("{figures}");
-        assert!(most_resident(receiver.id()) <= MOST_RESIDENT);
-        drop(receiver);
-        std::fs::remove_dir_all(bench.path("received")).unwrap();
     }
-    shares.sort_by(f64::total_cmp);
     eprintln!(
-        "median share of the goodput kept: {:.2}",
-        shares[ROUNDS / 2]
+        "medians: share of the goodput kept {:.2}; receiver's processor time besieged to alone {:.2}",
+        median(shares),
+        median(costs)
     );
 }

@@ -252,6 +252,38 @@ mod tests {
         assert!(after < 4 * (2 * DELAY), "{after:?}");
     }
 
+    /// Reports, one each millisecond, by a clock that loses `drift` of the time. After `calm` the way there queues,
+    /// and every other report is lost by chance: the limit that is found.
+    fn lost_while_the_way_there_queues(calm: Duration, drift: f64) -> Option<u64> {
+        let (mut path, mut rtt) = (ReversePath::default(), RttEstimator::default());
+        let start = Instant::from_nanos(1 << 40);
+        let calm = (calm.as_secs_f64() / GAP.as_secs_f64()) as u64;
+        for number in 0..calm + 1000 {
+            let sent = GAP * number as u32;
+            let there = match number < calm {
+                true => Duration::ZERO,
+                false if number % 2 == 0 => continue,
+                false => Duration::from_millis(40),
+            };
+            rtt.update(2 * DELAY + there, Duration::ZERO);
+            let report = ReportIn {
+                number,
+                size: 110,
+                left: sent.mul_f64(1.0 - drift),
+            };
+            path.on_report(start + sent + DELAY, &rtt, report);
+        }
+        path.limit()
+    }
+
+    #[test]
+    fn loss_on_the_way_back_is_no_queue_while_the_way_there_has_one() {
+        let none = lost_while_the_way_there_queues(Duration::from_secs(1), 0.0);
+        assert_eq!(none, None);
+        let drifting = lost_while_the_way_there_queues(Duration::from_secs(60), 5e-4);
+        assert_eq!(drifting, None, "clocks that run apart");
+    }
+
     #[test]
     fn a_wide_path_jitter_and_a_longer_way_are_no_reason() {
         let none = |_| Duration::ZERO;

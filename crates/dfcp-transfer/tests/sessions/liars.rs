@@ -288,6 +288,61 @@ async fn what_is_in_its_place_is_told_whenever_the_connection_ends() {
     }
 }
 
+/// Many large files come, and the connection ends as soon as one of them is in its place.
+#[tokio::test]
+async fn large_files_in_their_places_are_told_whenever_the_connection_ends() {
+    const COUNT: u64 = 64;
+    let content = vec![7; 300_000];
+    let entry = |i: u64| Entry {
+        path: i.to_string(),
+        size: content.len() as u64,
+        mode: 0o644,
+        ..Entry::default()
+    };
+    let entries: Vec<_> = (0..COUNT).map(entry).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let there = |i: u64| folder.path().join(i.to_string()).exists();
+    let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let meter = Meter::start();
+    let send = async {
+        let (mut control, _replies) = near.open_bi().await.unwrap();
+        for part in offer::split(&entries, Wishes::default(), &People::default()) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        for index in 0..COUNT {
+            let size = content.len() as u64;
+            let extents = vec![(0, size)];
+            let part = FromSender::Part { index, extents };
+            message::write(&mut control, &part).await.unwrap();
+            let mut object = near.open_object().await.unwrap();
+            object.write_all(&content).await.unwrap();
+            object.finish().unwrap();
+            let blake3 = blake3::hash(&content).into();
+            let sent = FromSender::Sent {
+                index,
+                size,
+                blake3,
+            };
+            message::write(&mut control, &sent).await.unwrap();
+        }
+        while !(0..COUNT).any(there) {
+            tokio::task::yield_now().await;
+        }
+        near.close(INTERRUPTED, "");
+    };
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let received = tokio::join!(send, receive).1.unwrap();
+    for i in 0..COUNT {
+        let outcome = received.outcomes.get(&i);
+        assert_eq!(
+            there(i),
+            outcome == Some(&Outcome::Done),
+            "{i}: {outcome:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn the_part_that_is_left_of_a_file_is_named_whenever_the_connection_ends() {
     const SIZE: u64 = 20_000_000;

@@ -177,7 +177,7 @@ pub fn run(mut args: Args) -> ExitCode {
         args.output.say(plan.summary());
     }
     report.conclude(failure.or(shown.err()));
-    ExitCode::from(args.output.report(&report))
+    args.output.report_at_end(&report)
 }
 
 impl Args {

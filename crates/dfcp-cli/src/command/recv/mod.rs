@@ -15,7 +15,7 @@ use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
 
 use super::proxy::place::Place as PortPlace;
-use super::{Output, code, farewell, take_open_files};
+use super::{Output, REPORTS_LOST, code, farewell, take_open_files};
 use crate::allowed::{Allowed, Who};
 use crate::config;
 use crate::door::Door;
@@ -29,7 +29,7 @@ use crate::phrase::phrase;
 use crate::published;
 use crate::published::options::{Common, no_keys};
 use crate::report::Report;
-pub use session::{Ending, Place, session};
+pub use session::{Ending, MAX_SESSIONS, Place, session, turn_away};
 
 /// Whom files are taken from, and where they go.
 #[derive(Clone, Debug, clap::Args)]
@@ -163,7 +163,7 @@ pub fn run(args: Args) -> ExitCode {
             // A session that was interrupted has reported already; here is why nothing else did.
             let mut report = Report::new("recv");
             report.conclude(Some(failure));
-            ExitCode::from(args.output.report(&report))
+            args.output.report_at_end(&report)
         }
     }
 }
@@ -294,8 +294,13 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                     incoming.refuse();
                     continue;
                 }
+                let connection = incoming.accept();
+                if sessions.len() >= MAX_SESSIONS {
+                    turn_away(&connection);
+                    continue;
+                }
                 let place = (place.clone(), door.clone(), ending.clone());
-                sessions.spawn(session(incoming.accept(), place, args.output.clone(), report));
+                sessions.spawn(session(connection, place, args.output.clone(), report));
             }
             Some(ended) = sessions.join_next() => {
                 busy = false;
@@ -310,11 +315,15 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     notify::stopping();
     let failure = ending.get_or_init(|| failure).clone();
     farewell(&endpoint, INTERRUPTED, &failure.message).await;
-    // One that had not begun says nothing.
-    let reports = sessions.join_all().await;
-    let reported = reports.iter().any(Option::is_some);
-    match reported {
-        true => Ok(failure.kind as u8),
-        false => Err(failure),
+    // One that had not begun says nothing. Who does not want to wait until the others' reports are read asks again.
+    tokio::select! {
+        reports = sessions.join_all() => match reports.iter().any(Option::is_some) {
+            true => Ok(failure.kind as u8),
+            false => Err(failure),
+        },
+        again = interrupted() => {
+            args.output.say(REPORTS_LOST);
+            Ok(again.kind as u8)
+        }
     }
 }

@@ -14,6 +14,15 @@ use crate::progress::{Bar, Before};
 use crate::report::Report;
 use crate::tally::Refused;
 
+/// Sessions at once: 64 connections, and as many that have ended and wait until their reports are read.
+pub const MAX_SESSIONS: usize = 128;
+
+/// Turns a sender away while nobody reads the reports of those before it.
+pub fn turn_away(connection: &Connection) {
+    let why = "the receiver is busy: nobody reads its reports of earlier sessions";
+    connection.close(FAILED, why);
+}
+
 /// Where files go.
 #[derive(Clone)]
 pub enum Place {
@@ -91,7 +100,9 @@ pub async fn session(
             return None;
         }
     };
-    drop(bar);
+    if let Some(bar) = bar {
+        bar.end().await;
+    }
     let Some(received) = received else {
         output.say(format_args!("{remote} left without sending anything"));
         return None;
@@ -113,5 +124,5 @@ pub async fn session(
     if let Some(why) = ending.get().filter(|_| broke_off) {
         report.conclude(Some(why.clone()));
     }
-    Some(output.report(&report))
+    Some(output.report(&report).await)
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::Whole;
 use crate::allowed::Allowed;
 use crate::command::Output;
-use crate::command::recv::{Ending, Place, Taking, session};
+use crate::command::recv::{Ending, MAX_SESSIONS, Place, Taking, session, turn_away};
 use crate::door::Door;
 use crate::log::Log;
 use crate::report::Report;
@@ -82,6 +82,9 @@ impl Files {
 
     /// Takes what a sender brings.
     pub fn take(&self, connection: Connection) {
+        if self.0.open.borrow().len() >= MAX_SESSIONS {
+            return turn_away(&connection);
+        }
         let mut number = 0;
         self.0.open.send_modify(|open| {
             number = open.last_key_value().map_or(0, |(last, _)| last + 1);

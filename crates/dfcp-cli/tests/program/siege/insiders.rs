@@ -1,5 +1,6 @@
 //! Senders that were let in and speak the protocol of files to do harm.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream};
@@ -44,6 +45,18 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.enable_all().build().unwrap().block_on(future)
 }
 
+/// What counts, until it has ended or the siege has.
+fn until_over(siege: &Siege<'_>, attack: impl AsyncFnOnce(&Cell<u64>)) -> u64 {
+    let count = Cell::new(0);
+    block_on(async {
+        tokio::select! {
+            () = attack(&count) => {}
+            () = siege.ended() => {}
+        }
+    });
+    count.get()
+}
+
 pub(super) fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) -> Value {
     let entry = |path: String| json!({"path": path, "size": size, "mode": 420, "mtime": 0});
     let entries: Vec<_> = names.map(entry).collect();
@@ -52,8 +65,7 @@ pub(super) fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) 
 
 /// Lists of files that never end, or that no disk holds.
 pub fn endless_offers(siege: &Siege<'_>) -> u64 {
-    block_on(async {
-        let mut count = 0;
+    until_over(siege, async |count| {
         for round in siege.rounds(40) {
             let Some(mut insider) = Insider::connect(siege, 9, (round % 8) as u8 + 1).await else {
                 continue;
@@ -64,18 +76,16 @@ pub fn endless_offers(siege: &Siege<'_>) -> u64 {
                 if !insider.say(&offer(names, size, true)).await {
                     break;
                 }
-                count += 1;
-                tokio::time::sleep(siege.ahead(count)).await;
+                count.update(|count| count + 1);
+                tokio::time::sleep(siege.ahead(count.get())).await;
             }
         }
-        count
     })
 }
 
 /// One small file is offered, and then far more said of it than there is to say.
 pub fn message_floods(siege: &Siege<'_>) -> u64 {
-    block_on(async {
-        let mut count = 0;
+    until_over(siege, async |count| {
         for round in siege.rounds(40) {
             let Some(mut insider) = Insider::connect(siege, 9, (round % 8) as u8 + 9).await else {
                 continue;
@@ -90,10 +100,9 @@ pub fn message_floods(siege: &Siege<'_>) -> u64 {
                 if !insider.say(&failed).await {
                     break;
                 }
-                count += 1;
-                tokio::time::sleep(siege.ahead(count)).await;
+                count.update(|count| count + 1);
+                tokio::time::sleep(siege.ahead(count.get())).await;
             }
         }
-        count
     })
 }

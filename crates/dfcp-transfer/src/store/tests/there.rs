@@ -2,6 +2,16 @@
 
 use super::*;
 
+#[test]
+fn a_file_is_nothing_to_receive_into() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    fs::write(&path, b"x").unwrap();
+    let error = Store::open(&path, OnConflict::Error).err().unwrap();
+    let said = error.to_string();
+    assert!(said.contains("a file, not a directory"), "{said}");
+}
+
 /// What is announced of an older version is what was copied of it, whatever becomes of that file.
 #[test]
 fn an_older_version_that_changes_while_it_is_copied_gives_what_it_still_has() {
