@@ -30,10 +30,8 @@ install:
 		echo "zsh finds its completions with this in .zshenv: fpath+=($(PREFIX)/share/zsh/site-functions)"
 	@case ":$$PATH:" in *:"$(PREFIX)/bin":*) ;; *) [ -n "$(DESTDIR)" ] || echo "$(PREFIX)/bin is not in PATH" ;; esac
 
-# The program that `install` installs. A panic unwinds nothing, so it has no tables for it (a tenth of it).
+# The program that `install` installs.
 dist: toolchain
-	RUSTFLAGS="$$RUSTFLAGS -C force-unwind-tables=no" \
-	CFLAGS="$$CFLAGS -fno-unwind-tables -fno-asynchronous-unwind-tables" \
 	$(CARGO) build --profile dist --locked -p dfcp-cli
 
 # Programs that need nothing of the machine they run on, for x86-64 and arm64: target/static.

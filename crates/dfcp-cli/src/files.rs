@@ -42,6 +42,9 @@ impl From<OnConflict> for dfcp_transfer::OnConflict {
     }
 }
 
+/// What is wrong with a path of no letters: clap would say that there is none.
+pub const EMPTY_NAME: &str = "an empty name is no file; a variable without a value?";
+
 /// Lists what is to be sent.
 pub fn scan(paths: &[PathBuf], how: Scan<'_>) -> Result<Sources, Failure> {
     Sources::scan_with(paths, how).map_err(failure)
@@ -97,13 +100,14 @@ pub struct Target {
     /// bounds it in any case
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = units::count)]
     max_bytes: u64,
-    /// Most files and directories that a session may bring
-    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
-    max_files: u64,
-    /// Take names that begin with a dot
+    /// Most files and directories that a session may bring [default: 100000, with a code 2000000]
+    #[arg(long, value_name = "N")]
+    max_files: Option<u64>,
+    /// Take names that begin with a dot, which are left out else
     #[arg(long)]
     hidden: bool,
-    /// Take names with control characters, backslashes or bytes that are not UTF-8
+    /// Take names with control characters, backslashes or bytes that are not UTF-8, which are left out
+    /// else; with a code they are taken in any case
     #[arg(long)]
     any_names: bool,
     /// Take holes of files as such, with a code in any case: they take no room, and what the disk has free
@@ -127,10 +131,13 @@ impl Target {
         self.output_dir.as_os_str() == "-"
     }
 
-    /// The same, which takes holes as such.
-    pub fn with_holes(&self) -> Self {
+    /// The same for one who was told a code, and so is no stranger: what might be more than the disk has, or
+    /// than lists of files show well, is taken.
+    pub fn by_code(&self) -> Self {
         Self {
             sparse: true,
+            any_names: true,
+            max_files: self.max_files.or(Some(Limits::MOST_FILES)),
             ..self.clone()
         }
     }
@@ -156,7 +163,7 @@ impl Target {
     pub fn limits(&self) -> Limits {
         Limits {
             bytes: self.max_bytes,
-            files: self.max_files,
+            files: self.max_files.unwrap_or(Limits::default().files),
             hidden: self.hidden,
             any_names: self.any_names,
         }

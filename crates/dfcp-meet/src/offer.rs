@@ -163,6 +163,40 @@ impl Offer {
         self.party.over = true;
     }
 
+    /// Says goodbye to the server after a path was found and the receiver agreed: the code is used. For
+    /// a driver, which sends what [`Machine::transmit`] gives from the same socket.
+    pub fn spend(&mut self) {
+        self.close(Gone::Used);
+    }
+
+    /// The same offer at another socket, which has these addresses, after a receiver that came and did
+    /// not agree. The code, its time and the guesses left are what they were.
+    #[must_use]
+    pub fn again(self, local: Vec<SocketAddr>, now: Instant) -> Self {
+        let Party { key, link, rng, .. } = self.party;
+        let server = link.map(|link| link.address());
+        Self {
+            party: Party::new(Side::Sender, key, local, server, rng),
+            heard: now,
+            lost: false,
+            ask_at: now,
+            ask_gap: ASK[0],
+            attempts: VecDeque::new(),
+            rate: (now, 0),
+            ..self
+        }
+    }
+
+    /// Its number, zero until it has one.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How long the code is good from `now` on.
+    pub fn left(&self, now: Instant) -> Duration {
+        (self.began + self.lifetime).saturating_since(now)
+    }
+
     fn choose_number(&mut self) {
         self.number = 1 + self.party.rng.below(OWN_NUMBERS) as u32;
         self.party.events.push_back(Event::Ready(self.number));
@@ -183,11 +217,12 @@ impl Offer {
 
     fn end(&mut self, event: Event) {
         if !self.party.over {
-            let why = match &event {
-                Event::Failed(Failure::Gone(why)) => *why,
-                _ => Gone::Used,
-            };
-            self.close(why);
+            match &event {
+                // It is used when the receiver has agreed to what comes of it.
+                Event::Found(_) => {}
+                Event::Failed(Failure::Gone(why)) => self.close(*why),
+                _ => self.close(Gone::Used),
+            }
             self.party.over = true;
             self.party.events.push_back(event);
         }

@@ -15,7 +15,7 @@ use crate::wire::{Id, Probe};
 /// See the module's text.
 pub(crate) struct Party {
     side: Side,
-    key: PublicKey,
+    pub key: PublicKey,
     local: Vec<SocketAddr>,
     approach: Option<Approach>,
     pub link: Option<Link>,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
 
 use crate::message::{Entry, FromSender, Hash, Outcome};
 
@@ -29,6 +30,7 @@ struct State {
     /// Without an outcome, in the order in which they were begun; of a pack its last file.
     begun: Vec<u64>,
     asked: Duration,
+    agreed: watch::Sender<bool>,
     /// In their places, verified in this session.
     done: BTreeSet<u64>,
     /// Of files that have no outcome yet.
@@ -74,6 +76,13 @@ impl Diary {
         self.state().asked
     }
 
+    /// Returns when the receiver has agreed to what a sender offers.
+    pub async fn agreed(&self) {
+        let mut agreed = self.state().agreed.subscribe();
+        // The diary outlives this.
+        let _ = agreed.wait_for(|agreed| *agreed).await;
+    }
+
     /// Bytes of files that came which the receiver had: of a part, or of another version.
     pub fn kept(&self) -> u64 {
         self.state().kept
@@ -92,6 +101,11 @@ impl Diary {
     /// It is known what is there of this file.
     pub(crate) fn compared(&self, index: u64) {
         self.state().comparing.remove(&index);
+    }
+
+    /// The receiver agrees.
+    pub(crate) fn agrees(&self) {
+        self.state().agreed.send_replace(true);
     }
 
     /// A person was asked for so long.

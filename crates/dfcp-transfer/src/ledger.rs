@@ -162,7 +162,12 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         let links = (0..)
             .zip(&*entries)
             .filter(|(_, entry)| entry.link.is_some());
+        let refused = self.store.refused.clone();
         for (index, entry) in links {
+            if refused.contains(&index) {
+                self.settle(index, Outcome::Skipped).await?;
+                continue;
+            }
             let outcomes = &self.outcomes;
             let is_placed = |i| matches!(outcomes.get(&i), Some(Outcome::Done | Outcome::There));
             let made = match entry.link {
@@ -185,7 +190,8 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
 
     /// Directories that were offered and are not there. Files make those that they need.
     pub fn absent_directories(&self) -> Vec<usize> {
-        let is_absent = |&i: &usize| !self.store.has_dir(&self.entries[i].path);
+        let comes = |i: usize| !self.store.refused.contains(&(i as u64));
+        let is_absent = |&i: &usize| comes(i) && !self.store.has_dir(&self.entries[i].path);
         let directories = (0..self.entries.len()).filter(|&i| self.entries[i].directory);
         directories.filter(is_absent).collect()
     }
@@ -201,7 +207,11 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         // What is in a directory comes before it.
         for i in (0..self.entries.len()).rev() {
             let entry = &self.entries[i];
-            if !entry.directory || self.outcomes.contains_key(&(i as u64)) {
+            let place = i as u64;
+            if !entry.directory
+                || self.store.refused.contains(&place)
+                || self.outcomes.contains_key(&place)
+            {
                 continue;
             }
             let finished = match absent.binary_search(&i) {

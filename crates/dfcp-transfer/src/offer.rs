@@ -4,7 +4,7 @@
 mod limits;
 mod path;
 
-pub use limits::Limits;
+pub use limits::{Limits, Refused};
 pub use path::{check_link, check_path};
 
 use std::collections::BTreeMap;
@@ -110,6 +110,8 @@ pub struct Offer {
 pub struct Offered {
     /// What is offered.
     pub entries: Vec<Entry>,
+    /// What of it is not taken.
+    pub refused: Refused,
     /// Names of owners.
     pub people: People,
     /// What the list takes of memory.
@@ -206,7 +208,7 @@ impl Offer {
     ///
     /// # Errors
     /// When a path could lead outside the receiver's directory, is there twice or through a file,
-    /// sizes are impossible, or all is more than the receiver takes.
+    /// sizes are impossible, or it is more than the receiver takes, or nothing that it takes.
     pub fn finish(self) -> Result<Offered, Rejection> {
         let mut directories = BTreeMap::new();
         let mut total: u64 = 0;
@@ -246,8 +248,9 @@ impl Offer {
                 self.limits.check_count(directories.len())?;
             }
         }
-        self.limits.check(&self.entries, total)?;
+        self.limits.check_bytes(total)?;
         Ok(Offered {
+            refused: self.limits.refused(&self.entries)?,
             entries: self.entries,
             people: self.people,
             holding: self.holding,

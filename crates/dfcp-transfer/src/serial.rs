@@ -18,7 +18,7 @@ use crate::message::{
     Wishes,
 };
 use crate::meter::Meter;
-use crate::offer;
+use crate::offer::{self, Refused};
 use crate::receive::{prepare, read_offer, rejection};
 use crate::send::{Reply, Sent, read_replies};
 use crate::source::{Source, Sources};
@@ -229,7 +229,8 @@ where
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     meter.diary().offered(entries.clone());
     let mut ledger = Ledger::new(store, entries, control);
-    let failure = receive_all(&mut reader, &mut ledger, meter, (wishes, listed.people))
+    let told = (wishes, listed.people, listed.refused);
+    let failure = receive_all(&mut reader, &mut ledger, meter, told)
         .await
         .err();
     farewell(&mut ledger.control, failure.as_ref()).await;
@@ -251,14 +252,16 @@ async fn receive_all<R, W>(
     reader: &mut Reader<R>,
     ledger: &mut Ledger<W>,
     meter: &Meter,
-    (wishes, people): (Wishes, People),
+    (wishes, people, refused): (Wishes, People, Refused),
 ) -> Result<(), Error>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     // Everything comes, whatever is there: nobody could say so in time.
-    let mut store = (*ledger.store.for_session(wishes, &people)?).clone();
+    refused.reject()?;
+    let store = ledger.store.for_session(wishes, &people, refused)?;
+    let mut store = (*store).clone();
     // Holes come as zeros here.
     store.keep.holes = false;
     ledger.store = Arc::new(store);

@@ -519,7 +519,13 @@ impl Source {
             return Err(CHANGED.into());
         }
         // Files of /proc and of some network file systems have content, and no size.
-        match self.entry.size == 0 && file.read_at(&mut [0], 0).is_ok_and(|n| n > 0) {
+        let first = match self.entry.size {
+            0 => file
+                .read_at(&mut [0], 0)
+                .map_err(|error| error.to_string())?,
+            _ => 0,
+        };
+        match first > 0 {
             true => Err(SIZELESS.into()),
             false => Ok(()),
         }

@@ -12,6 +12,7 @@ mod survey;
 mod swap;
 mod times;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::message::{
 };
 use crate::meta::{Keep, Known, Notes};
 use crate::name;
-use crate::offer::Limits;
+use crate::offer::{Limits, Refused};
 use crate::receive::silence::{Crowd, QUIET};
 use crate::space::Claims;
 use crate::tenants::Tenants;
@@ -91,6 +92,8 @@ pub struct Store {
     exact: Exact,
     /// What could not be kept in this session.
     pub(crate) notes: Arc<Notes>,
+    /// Places in the offer of what is not taken.
+    pub(crate) refused: Arc<BTreeSet<u64>>,
     /// What may go so that something of another kind takes its name.
     swap: Option<Swap>,
     /// Whether read-only directories are written into.
@@ -151,6 +154,7 @@ impl Store {
             steps: times::Steps::default(),
             exact: Exact::default(),
             notes: Arc::default(),
+            refused: Arc::default(),
             swap: None,
             absent: false,
         })
@@ -244,11 +248,13 @@ impl Store {
         &self,
         wishes: Wishes,
         people: &People,
+        refused: Refused,
     ) -> Result<Arc<Self>, Rejection> {
         let mut store = self.clone();
         store.known = Arc::new(Known::new(people));
         store.exact = wishes.exact;
-        store.notes = Arc::default();
+        store.notes = Arc::new(refused.notes);
+        store.refused = Arc::new(refused.places);
         store.opened = Arc::new(Opened::new(self.dir.clone()));
         match (wishes.on_conflict, self.senders) {
             (None, _) => {}

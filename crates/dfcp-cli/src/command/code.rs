@@ -8,7 +8,7 @@ use dfcp::{Connection, Endpoint, EndpointConfig, PublicKey, StaticKey};
 use dfcp_command::{Failure, Kind, interrupted, units};
 use dfcp_meet::code::Words;
 use dfcp_meet::wire::Gone;
-use dfcp_meet::{Claim, ClaimConfig, Code, Event, LIFETIME, Offer, OfferConfig};
+use dfcp_meet::{Claim, ClaimConfig, Code, Event, LIFETIME, Machine, Offer, OfferConfig};
 
 use super::Output;
 use crate::meet::{self, Announcement, Clock, MeetingOptions, Port, Search, Server};
@@ -79,6 +79,8 @@ fn in_words(time: Duration) -> String {
         (600, 0) => "ten minutes".to_owned(),
         (60, 0) => "a minute".to_owned(),
         (s, 0) if s > 60 && s % 60 == 0 => format!("{} minutes", s / 60),
+        // Of what is left of ten minutes.
+        (s, _) if s >= 10 => format!("{s} s"),
         _ => format!("{} s", time.as_secs_f64()),
     }
 }
@@ -100,21 +102,52 @@ pub struct Sending<'a> {
     pub output: &'a Output,
 }
 
-/// Makes a code, waits for somebody who has it, and connects.
-///
-/// # Errors
-/// Why that did not come about.
-pub async fn send(
-    job: Sending<'_>,
-    config: EndpointConfig,
-) -> Result<(Endpoint, Connection, SocketAddr), Failure> {
+/// A code whose receiver has come, and has not agreed to what is offered yet: it may come again, perhaps with
+/// more room.
+pub struct Unspent {
+    offer: Offer,
+    clock: Clock,
+    words: Words,
+    server: Option<Server>,
+    /// The one that the server knows.
+    socket: UdpSocket,
+}
+
+impl Unspent {
+    /// Tells the server that it is used. Nobody answers that.
+    pub fn spend(mut self) {
+        self.offer.spend();
+        while let Some((to, datagram)) = self.offer.transmit() {
+            let _ = self
+                .socket
+                .send_to(&datagram, meet::reached_by(&self.socket, to));
+        }
+    }
+}
+
+/// Makes a code, or takes the one that is left of an earlier time.
+async fn open(
+    job: &Sending<'_>,
+    port: &Port,
+    earlier: Option<Unspent>,
+) -> Result<(Offer, Clock, Words, Option<Server>), Failure> {
+    if let Some(Unspent {
+        offer,
+        clock,
+        words,
+        server,
+        ..
+    }) = earlier
+    {
+        let offer = offer.again(port.own_addresses(), clock.now());
+        return Ok((offer, clock, words, server));
+    }
     let server = job.options.server()?;
-    let port = Port::bind(job.family)?;
     let clock = Clock::start();
     let mut rng = meet::generator()?;
     let list: Vec<&str> = WORDS.lines().collect();
     let words = Words::draw(&list, job.words, &mut rng);
-    let config_of_offer = OfferConfig {
+    let config = OfferConfig {
         words: words.clone(),
         key: job.key.public(),
         local: port.own_addresses(),
@@ -122,17 +155,35 @@ pub async fn send(
         lan: job.options.lan(),
         lifetime: job.lifetime,
     };
-    meet::warn_without_network(&config_of_offer.local);
-    let reached = server.clone().filter(|_| config_of_offer.server.is_some());
-    let mut offer = Offer::new(config_of_offer, rng, clock.now());
+    meet::warn_without_network(&config.local);
+    let reached = server.filter(|_| config.server.is_some());
+    Ok((Offer::new(config, rng, clock.now()), clock, words, reached))
+}
+
+/// Makes a code unless there is an `earlier` one, waits for somebody who has it, and connects. From when somebody
+/// came the code is in `unspent`.
+///
+/// # Errors
+/// Why that did not come about.
+pub async fn send(
+    job: Sending<'_>,
+    config: EndpointConfig,
+    (earlier, unspent): (Option<Unspent>, &mut Option<Unspent>),
+) -> Result<(Endpoint, Connection, SocketAddr), Failure> {
+    let port = Port::bind(job.family)?;
+    let is_told = earlier.is_some();
+    let (mut offer, clock, words, server) = open(&job, &port, earlier).await?;
     let mut told = Told {
         job: &job,
-        is_server_named: server.is_some(),
-        server: reached,
-        words,
+        is_server_named: job.options.server()?.is_some(),
+        server,
+        words: words.clone(),
         announcement: None,
         peer: None,
     };
+    if is_told {
+        told.show(offer.number(), offer.left(clock.now()), (&offer, &port))?;
+    }
     let path = loop {
         let event = tokio::select! {
             event = meet::next_event(&port, clock, &mut offer) => event?,
@@ -145,20 +196,34 @@ pub async fn send(
         match event {
             Event::Found(path) => break path,
             Event::Failed(failure) => return Err(told.why(failure)),
-            event => told.tell(event, &offer, &port)?,
+            event => told.tell(event, (&offer, &port))?,
         }
     };
     let Told {
-        peer, announcement, ..
+        peer,
+        announcement,
+        server,
+        ..
     } = told;
     drop(announcement);
     let Some(peer) = peer else {
         return Err(Failure::new(Kind::Failure, "a path to nobody"));
     };
-    if path.relayed {
-        warn_of_relay(&job, &offer)?;
-    }
     let socket = port.into_std()?;
+    let code = Unspent {
+        offer,
+        clock,
+        words,
+        server,
+        socket: socket.try_clone()?,
+    };
+    if path.relayed
+        && let Err(failure) = warn_of_relay(&job, &code.offer)
+    {
+        code.spend();
+        return Err(failure);
+    }
+    *unspent = Some(code);
     let notices = path
         .notice
         .map(|notice| notify(&socket, path.remote, notice));
@@ -183,13 +248,7 @@ fn notify(
     notice: Vec<u8>,
 ) -> Result<tokio::task::JoinHandle<()>, Failure> {
     let socket = socket.try_clone()?;
-    let to = match socket.local_addr()? {
-        SocketAddr::V6(_) => match to {
-            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
-            v6 => v6,
-        },
-        SocketAddr::V4(_) => to,
-    };
+    let to = meet::reached_by(&socket, to);
     // Before the first packet of the connection: the receiver turns to it when it reads this.
     let _ = socket.send_to(&notice, to);
     Ok(tokio::spawn(async move {
@@ -235,10 +294,10 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn tell(&mut self, event: Event, offer: &Offer, port: &Port) -> Result<(), Failure> {
+    fn tell(&mut self, event: Event, at: (&Offer, &Port)) -> Result<(), Failure> {
         let output = self.job.output;
         match event {
-            Event::Ready(number) => self.show(number, offer, port)?,
+            Event::Ready(number) => self.show(number, self.job.lifetime, at)?,
             Event::WithoutServer(failure) => {
                 let why = meet::explain(failure, self.server.as_ref());
                 dfcp_command::tell!("dfcp: warning: {why}; {}", meet::LAN_IS_LEFT);
@@ -270,7 +329,12 @@ impl Told<'_> {
         Ok(())
     }
 
-    fn show(&mut self, number: u32, offer: &Offer, port: &Port) -> Result<(), Failure> {
+    fn show(
+        &mut self,
+        number: u32,
+        left: Duration,
+        (offer, port): (&Offer, &Port),
+    ) -> Result<(), Failure> {
         if self.job.options.lan() {
             match Announcement::start(number, &offer.session(), port.number()?) {
                 Ok(announcement) => self.announcement = Some(announcement),
@@ -288,7 +352,7 @@ impl Told<'_> {
         let server = self.server.as_ref();
         let named = server.map_or(String::new(), |server| format!(" --rendezvous {server}"));
         // Without it nothing can come of this: it is shown even to those who want little said.
-        let time = in_words(self.job.lifetime);
+        let time = in_words(left);
         dfcp_command::tell!("dfcp: on the other side, within {time}: dfcp recv {code}{named}");
         if !self.is_server_named {
             self.job.output.say(

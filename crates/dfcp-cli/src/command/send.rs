@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use dfcp::{
     ChameleonParameters, CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error,
     FlowControl, Profile, Rate, SchemeId, StaticKey, TransportConfig,
@@ -37,7 +38,7 @@ pub struct Args {
     /// Files and directories, - alone is standard input; and then the receiver: HOST or HOST:PORT, IPv6
     /// addresses in brackets; without one, a code is printed for the other side to type
     // One list, for options may stand between its parts.
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     operands: Vec<PathBuf>,
     #[command(flatten)]
     meet: meet::MeetingOptions,
@@ -222,8 +223,15 @@ impl Args {
 
     fn what_and_where(&self) -> Result<Job, Failure> {
         let mut paths = self.operands.clone();
+        if paths.iter().any(|path| path.as_os_str().is_empty()) {
+            return Err(Failure::usage(files::EMPTY_NAME));
+        }
         let host_is_meant = self.peer.peer_key.is_some() || self.peer.known_hosts.is_some();
         let host = code::split_host(&mut paths, host_is_meant)?;
+        if paths.len() > 1 && paths.iter().any(|path| path.as_os_str() == "-") {
+            let why = "standard input (-) is sent alone; a file of this name is ./-";
+            return Err(Failure::usage(why));
+        }
         Ok(Job { paths, host })
     }
 
@@ -340,6 +348,13 @@ struct Job {
     host: Option<Host>,
 }
 
+impl Job {
+    /// Whether standard input is sent.
+    fn is_pipe(&self) -> bool {
+        matches!(&self.paths[..], [path] if path.as_os_str() == "-")
+    }
+}
+
 /// Sends the files.
 pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
@@ -384,6 +399,7 @@ async fn attempts(
 ) -> Result<(), Failure> {
     let mut since = Instant::now();
     let mut earlier = Attempts::default();
+    let mut unspent = None;
     let mut said = String::new();
     loop {
         report.attempts = 1;
@@ -393,13 +409,25 @@ async fn attempts(
             job,
             profile.clone(),
             report,
-            (&mut earlier, &mut asked),
+            (&mut earlier, &mut asked, &mut unspent),
         )
         .await;
         let Err(ended) = ended else {
             report.add_attempts(&earlier, asked);
             return Ok(());
         };
+        match unspent.take() {
+            // What a pipe gave is gone.
+            Some(code) if ended.failure.kind.is_interruption() || job.is_pipe() => code.spend(),
+            Some(code) => {
+                // Whoever came may come again, with more room or to another place.
+                dfcp_command::tell!("dfcp: {}; nothing was sent", ended.failure);
+                unspent = Some(code);
+                *report = Report::new("send");
+                continue;
+            }
+            None => {}
+        }
         if report.moved_bytes > 0 {
             since = Instant::now();
         }
@@ -450,8 +478,10 @@ async fn transfer(
     job: &Job,
     profile: Profile,
     report: &mut Report,
-    (earlier, asked): (&mut Attempts, &mut Duration),
+    (earlier, asked, unspent): (&mut Attempts, &mut Duration, &mut Option<code::Unspent>),
 ) -> Result<(), Ended> {
+    // Where nothing comes of this before somebody is there, nothing more is waited for.
+    let told = unspent.take();
     let mut sources = args.sources(&job.paths)?;
     report.left_out.clone_from(&sources.left_out);
     let key = args.peer.own_key()?;
@@ -469,7 +499,8 @@ async fn transfer(
             (endpoint, connection, remote)
         }
         None => {
-            let met = code::send(args.sending(&static_key, sources.bytes()), config).await?;
+            let job = args.sending(&static_key, sources.bytes());
+            let met = code::send(job, config, (told, &mut *unspent)).await?;
             start = Instant::now(); // people take their time
             met
         }
@@ -500,6 +531,7 @@ async fn transfer(
         }
         failure = interrupted() => Err(failure.into()),
         never = slowed(args, &connection) => match never {},
+        never = spent(&meter, unspent) => match never {},
     };
     drop(bar);
     report.add_connection(&connection, remote);
@@ -549,6 +581,15 @@ async fn part(
             Err(ended)
         }
     }
+}
+
+/// Uses the code up when the receiver has agreed to what is offered. Does not end.
+async fn spent(meter: &Meter, unspent: &mut Option<code::Unspent>) -> Infallible {
+    meter.diary().agreed().await;
+    if let Some(code) = unspent.take() {
+        code.spend();
+    }
+    std::future::pending().await
 }
 
 /// How often it is looked whether a rate holds that does not give way.

@@ -17,7 +17,7 @@ use dfcp_proto::{Instant, SecretRng};
 use crate::net::Family;
 use crate::probe::reach::{Obstacle, is_without_route};
 pub use lan::{Announcement, Search};
-pub use port::{Port, passes};
+pub use port::{Port, passes, reached_by};
 pub use server::{DEFAULT_PORT, Server};
 
 /// How the two sides of a code find each other.

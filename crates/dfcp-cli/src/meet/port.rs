@@ -40,15 +40,10 @@ impl Port {
 
     /// Sends, or not: the machines repeat what is not answered.
     pub async fn send(&self, to: SocketAddr, datagram: &[u8]) {
-        let _ = self.socket.send_to(datagram, self.reached_by(to)).await;
-    }
-
-    /// What the system calls an address on this socket.
-    fn reached_by(&self, to: SocketAddr) -> SocketAddr {
-        match to {
-            SocketAddr::V4(v4) if self.is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
-            other => other,
-        }
+        let _ = self
+            .socket
+            .send_to(datagram, called(to, self.is_ipv6))
+            .await;
     }
 
     /// The next datagram, and where it is from.
@@ -92,6 +87,18 @@ impl Port {
     /// Those of the system.
     pub fn into_std(self) -> io::Result<UdpSocket> {
         self.socket.into_std()
+    }
+}
+
+/// What the system calls an address on a socket.
+pub fn reached_by(socket: &UdpSocket, to: SocketAddr) -> SocketAddr {
+    called(to, socket.local_addr().is_ok_and(|own| own.is_ipv6()))
+}
+
+fn called(address: SocketAddr, is_ipv6: bool) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        other => other,
     }
 }
 

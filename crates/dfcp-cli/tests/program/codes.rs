@@ -71,6 +71,63 @@ fn holes_stay_holes() {
     assert!(report["moved_bytes"].as_u64() < Some(1_000_000), "{report}");
 }
 
+/// One name of a tree does not cost all of it, nor another code.
+#[test]
+fn names_that_are_not_taken_are_left_out_and_the_rest_comes() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (bench, _server, named) = meeting(&[]);
+    let named = strs(&named);
+    let tree = bench.path("tree");
+    std::fs::create_dir_all(tree.join(".git")).unwrap();
+    let cafe = OsStr::from_bytes(b"caf\xe9");
+    for name in [OsStr::new("plain"), cafe, OsStr::new(".git/config")] {
+        std::fs::write(tree.join(name), bytes("x", 1000)).unwrap();
+    }
+    let (sender, code) = offer(&bench, None, &named, &tree);
+    let (exit, received, _) = claim(&bench, None, &named, &code).end();
+    let (exit_of_sender, sent, said) = sender.end();
+    assert_eq!((exit_of_sender, exit), (3, 3), "{sent} {received}");
+    for report in [&sent, &received] {
+        let left_out = &report["left_out"][0];
+        assert_eq!(left_out["path"], "tree/.git", "{report}");
+        let why = left_out["why"].as_str().unwrap();
+        assert!(why.contains("dfcp recv --hidden"), "{report}");
+    }
+    assert!(said.contains("left out tree/.git"), "{said}");
+    let there = bench.path("received/tree");
+    assert!(there.join("plain").exists() && there.join(cafe).exists());
+    assert!(!there.join(".git").exists());
+}
+
+/// Somebody without room, or in the wrong place, need not ask for another one.
+#[test]
+fn a_code_is_used_when_the_receiver_agrees_and_not_before() {
+    let (bench, _server, named) = meeting(&[]);
+    let named = strs(&named);
+    let file = bench.write("x", 100_000);
+    let (mut sender, code) = offer(&bench, None, &named, &file);
+    for _ in 0..2 {
+        let mut few = named.clone();
+        few.extend(["--max-bytes", "1000"]);
+        let (exit, report, _) = claim(&bench, None, &few, &code).end();
+        assert_eq!(exit, 1, "{report}");
+        assert!(message(&report).contains("--max-bytes"), "{report}");
+        sender.says("nothing was sent");
+        sender.says(&format!("dfcp recv {code}"));
+    }
+    // Guesses count on.
+    assert_eq!(claim(&bench, None, &named, &spoilt(&code)).end().0, 4);
+    sender.says("dead: 2");
+    let (exit, report, _) = claim(&bench, None, &named, &code).end();
+    let (exit_of_sender, sent, _) = sender.end();
+    assert_eq!((exit_of_sender, exit), (0, 0), "{sent} {report}");
+    bench.assert_received("x", &bytes("x", 100_000));
+    let (exit, report, _) = claim(&bench, None, &named, &code).end();
+    assert_eq!(exit, 4, "{report}");
+    assert!(message(&report).contains("used already"), "{report}");
+}
+
 #[test]
 fn wrong_codes_are_refused_and_the_third_is_the_last() {
     let (bench, _server, named) = meeting(&[]);

@@ -30,6 +30,8 @@ fn usage_and_local_mistakes() {
     for (wrong, role, words) in [
         (&["cp", "--json"][..], "cp", "SRC"),
         (&["cp", "--json", "-P", "22", "x", "h:"], "cp", "ssh -p"),
+        (&["send", "--json", "", "h"], "send", "an empty name"),
+        (&["send", "--json", "-", "x", "h"], "send", "sent alone"),
         (&["sync", "--json", "x"], "sync", "SRC"),
         (
             &["sync", "--json", "--filter", "P kept", "x", "h:"],

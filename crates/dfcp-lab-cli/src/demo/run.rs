@@ -244,9 +244,25 @@ fn conclude(args: &Args, transfer: &Transfer, tcp: Option<&Tcp>) {
     for line in picture::verdict(args.size, &lines) {
         say(&line);
     }
+    busy(args.rtt, transfer.relay_p99_late_ms)
+        .iter()
+        .for_each(|line| say(line));
     let dfcp = beside::typed("dfcp");
     say(&format!("Your own files: {dfcp} cp FILE... HOST:"));
     say(&format!("A worse path:   {dfcp} demo --loss 20%"));
+}
+
+/// Share of the round trip that packets may be late by, as in `dfcp lab`: more is another path.
+const LATE_SHARE: f64 = 0.05;
+
+/// What is to be thought of figures of a machine that had no time for the path.
+fn busy(rtt: Duration, late_ms: f64) -> Option<String> {
+    (late_ms > rtt.as_secs_f64() * 1e3 * LATE_SHARE).then(|| {
+        format!(
+            "This machine was busy: one packet in a hundred left the path more than {late_ms:.0} ms late. On a \
+             free one the figures are higher."
+        )
+    })
 }
 
 /// Prints a line. A reader that went away has what it wanted; where it cannot be written the demo ends, as
@@ -357,5 +373,21 @@ fn tcp_line<'a>(args: &Args, result: &'a TcpResult) -> Line<'a> {
         time: Duration::from_secs_f64(result.seconds.max(0.0)),
         complete: result.complete,
         wire: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_busy_machine_say_so() {
+        let rtt = Duration::from_millis(60);
+        assert_eq!(busy(rtt, 2.9), None);
+        let said = busy(rtt, 4.2).unwrap();
+        assert!(
+            said.contains("busy") && said.contains("4 ms late"),
+            "{said}"
+        );
     }
 }

@@ -1,6 +1,10 @@
 //! What a receiver takes at most of one offer.
 
-use crate::message::{Entry, Rejection, RejectionKind};
+use std::collections::BTreeSet;
+
+use super::MAX_ENTRIES;
+use crate::message::{Entry, Link, Rejection, RejectionKind};
+use crate::meta::Notes;
 use crate::name;
 
 /// What a receiver takes at most of one offer.
@@ -10,11 +14,11 @@ pub struct Limits {
     pub bytes: u64,
     /// Files and directories, with those directories that are only parts of paths.
     pub files: u64,
-    /// Whether names that begin with a dot are taken: programs look for their settings under such
-    /// names, so a file of that kind can be more than data.
+    /// Whether names that begin with a dot are taken, and not left out: programs look for their
+    /// settings under such names, so a file of that kind can be more than data.
     pub hidden: bool,
-    /// Whether names with control characters, backslashes or bytes that are not UTF-8 are taken: what
-    /// lists files can stumble over them.
+    /// Whether names with control characters, backslashes or bytes that are not UTF-8 are taken, and
+    /// not left out: what lists files can stumble over them.
     pub any_names: bool,
 }
 
@@ -29,12 +33,82 @@ impl Default for Limits {
     }
 }
 
+/// What of an offer a receiver does not take because of its names.
+#[derive(Debug, Default)]
+pub struct Refused {
+    /// Places in the offer.
+    pub(crate) places: BTreeSet<u64>,
+    /// Which names, and why.
+    pub(crate) notes: Notes,
+    /// What is said where the offer is rejected for that.
+    why: Option<Rejection>,
+}
+
+impl Refused {
+    /// Rejects the offer for what is not taken of it.
+    pub(crate) fn reject(&self) -> Result<(), Rejection> {
+        self.why.clone().map_or(Ok(()), Err)
+    }
+}
+
+const HIDDEN: &str =
+    "the name begins with a dot; the receiver takes such names with dfcp recv --hidden";
+const ODD: &str = "the name has a control character, a backslash or bytes that are not UTF-8; the \
+                   receiver takes such names with dfcp recv --any-names";
+
+const OTHER: &str = "it is another name of a file that is left out";
+
 impl Limits {
-    /// Holds a whole offer of `total` bytes against them.
-    pub(super) fn check(&self, entries: &[Entry], total: u64) -> Result<(), Rejection> {
-        self.check_bytes(total)?;
-        self.check_hidden(entries)?;
-        self.check_any_names(entries)
+    /// Files and directories of the longest offer that there is.
+    pub const MOST_FILES: u64 = MAX_ENTRIES as u64;
+
+    /// What is not taken because of its names.
+    ///
+    /// # Errors
+    /// When it leaves no file and no link.
+    pub(super) fn refused(&self, entries: &[Entry]) -> Result<Refused, Rejection> {
+        let mut refused = Refused::default();
+        let (mut is_left, mut last) = (false, "");
+        for (index, entry) in (0..).zip(entries) {
+            let leads_there =
+                |to: &Link| matches!(to, Link::Hard(to) if refused.places.contains(to));
+            let (name, why) = match self.refuses(&entry.path) {
+                Some(found) => found,
+                None if entry.link.as_ref().is_some_and(leads_there) => (&*entry.path, OTHER),
+                None => {
+                    is_left |= !entry.directory;
+                    continue;
+                }
+            };
+            refused.places.insert(index);
+            // What is in a directory follows it.
+            if name != last {
+                refused.notes.add(name, why.to_owned());
+                last = name;
+            }
+            refused.why.get_or_insert_with(|| {
+                Rejection::new(RejectionKind::Limit, format!("{name}: {why}"))
+            });
+        }
+        match is_left {
+            true => {}
+            false => refused.reject()?,
+        }
+        Ok(refused)
+    }
+
+    /// The part of `path` that ends in a name which is not taken, and why.
+    fn refuses<'a>(&self, path: &'a str) -> Option<(&'a str, &'static str)> {
+        let mut end = 0;
+        path.split('/').find_map(|name| {
+            end += name.len() + 1;
+            let why = match name {
+                _ if name.starts_with('.') && !self.hidden => HIDDEN,
+                _ if !name::is_plain(name) && !self.any_names => ODD,
+                _ => return None,
+            };
+            Some((&path[..end - 1], why))
+        })
     }
 
     /// Holds the number of files and directories against them.
@@ -67,31 +141,6 @@ impl Limits {
             self.bytes
         );
         Err(Rejection::new(RejectionKind::Limit, message))
-    }
-
-    fn check_any_names(&self, entries: &[Entry]) -> Result<(), Rejection> {
-        let is_odd = |entry: &&Entry| !name::is_plain(&entry.path);
-        let found = entries.iter().find(is_odd).filter(|_| !self.any_names);
-        found.map_or(Ok(()), |entry| {
-            let message = format!(
-                "{} has a name with a control character, a backslash or bytes that are not UTF-8; \
-                 the receiver takes such names with --any-names",
-                entry.path
-            );
-            Err(Rejection::new(RejectionKind::Limit, message))
-        })
-    }
-
-    fn check_hidden(&self, entries: &[Entry]) -> Result<(), Rejection> {
-        let is_hidden = |entry: &&Entry| entry.path.split('/').any(|name| name.starts_with('.'));
-        let found = entries.iter().find(is_hidden).filter(|_| !self.hidden);
-        found.map_or(Ok(()), |entry| {
-            let message = format!(
-                "{} has a name that begins with a dot; the receiver takes such names with --hidden",
-                entry.path
-            );
-            Err(Rejection::new(RejectionKind::Limit, message))
-        })
     }
 }
 

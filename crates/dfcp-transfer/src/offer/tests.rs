@@ -306,6 +306,46 @@ fn offers_beyond_the_limits_are_rejected() {
     }
 }
 
+#[test]
+fn names_that_are_not_taken_are_left_out_of_what_is() {
+    let link = |path: &str, to| Entry {
+        link: Some(Link::Hard(to)),
+        ..file(path)
+    };
+    let offer = [
+        directory("a"),
+        directory("a/.git"),
+        file("a/.git/config"),
+        directory("a/.git/hooks"),
+        file("a/b"),
+        file(r"a/caf\e9"),
+        link("a/c", 2),
+        link("a/d", 4),
+    ];
+    let refused = |limits, offer: &[Entry]| {
+        pass_on(offer, &People::default(), limits).map(|offered| offered.refused)
+    };
+    let all = refused(EVERYTHING, &offer).unwrap();
+    assert!(all.places.is_empty() && all.notes.take().is_empty());
+    let some = refused(Limits::default(), &offer).unwrap();
+    assert_eq!(some.places, [1, 2, 3, 5, 6].into());
+    let notes = some.notes.take();
+    for (path, why) in [
+        ("a/.git", "--hidden"),
+        (r"a/caf\e9", "--any-names"),
+        ("a/c", "another name"),
+    ] {
+        let is_told = |left: &crate::LeftOut| left.path == path && left.why.contains(why);
+        assert!(notes.iter().any(is_told), "{notes:?}");
+    }
+    // Directories alone are not what somebody waits for.
+    let none = refused(Limits::default(), &offer[..4]).unwrap_err();
+    assert_eq!(none.kind, RejectionKind::Limit);
+    assert!(none.message.starts_with("a/.git: the name"), "{none}");
+    let directories = [directory("a"), directory("a/b")];
+    assert!(refused(Limits::default(), &directories).is_ok());
+}
+
 /// A receiver keeps the list while it asks somebody: texts of any kind are counted.
 #[test]
 fn what_a_list_says_beside_paths_counts_as_well() {

@@ -80,7 +80,7 @@ pub async fn receive(
     let agree = async {
         let (listed, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
         store.check_wanted(&listed.entries)?;
-        let store = store.for_session(wishes, &listed.people)?;
+        let store = store.for_session(wishes, &listed.people, listed.refused)?;
         let (entries, held) = (Arc::new(listed.entries), listed.holding);
         let offered = Offered::of(&entries);
         tokio::select! {

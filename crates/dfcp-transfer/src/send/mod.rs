@@ -92,6 +92,7 @@ pub async fn send(
                 meter.spare(*bytes);
             }
             Reply::Accepted { holes, asked } => {
+                meter.diary().agrees();
                 // Nor has anybody been asked for longer than this takes.
                 meter.diary().asks((*asked).min(start.elapsed()));
                 if *holes == Holes::Told {

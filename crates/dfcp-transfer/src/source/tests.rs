@@ -139,6 +139,10 @@ fn a_file_that_hides_its_size_is_not_taken_for_an_empty_one() {
     let why = sources.list[0].open().unwrap_err();
     assert!(why.contains("size is 0"), "{why}");
     sources.list[1].open().unwrap();
+    // Nor one that cannot be read.
+    let sources = Sources::scan(&[PathBuf::from("/proc/self/mem")]).unwrap();
+    let why = sources.list[0].open().unwrap_err();
+    assert!(why.contains("Input/output error"), "{why}");
 }
 
 /// Somebody may write as many bytes as there were; the time tells.

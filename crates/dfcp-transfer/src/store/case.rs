@@ -17,7 +17,10 @@ impl Store {
         if twins.is_empty() || !self.folds_case() {
             return;
         }
-        for (first, twin) in twins {
+        let comes = |(first, twin): &(u64, u64)| {
+            !self.refused.contains(first) && !self.refused.contains(twin)
+        };
+        for (first, twin) in twins.into_iter().filter(comes) {
             let path = &entries[twin as usize].path;
             let message = format!(
                 "receiver: {path}: the file system there takes it for {}, since it does not tell upper from \

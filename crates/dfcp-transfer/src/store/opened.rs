@@ -109,6 +109,7 @@ mod tests {
 
     use super::*;
     use crate::message::{OnConflict, People, Wishes};
+    use crate::offer::Refused;
 
     /// Runs something as a user who is not above permissions.
     fn as_somebody(dir: &tempfile::TempDir, what: impl FnOnce()) {
@@ -159,7 +160,8 @@ mod tests {
             assert_eq!(modes(), [0o555, 0o500, 0o755]);
             let store = store.opening_directories();
             let session = || {
-                let session = store.for_session(Wishes::default(), &People::default());
+                let (wishes, people) = (Wishes::default(), People::default());
+                let session = store.for_session(wishes, &people, Refused::default());
                 session.unwrap()
             };
             let first = session();

@@ -50,6 +50,10 @@ impl Store {
             if !entry.is_file() {
                 continue;
             }
+            if self.refused.contains(&index) {
+                known.push((index, Survey::Settled(Outcome::Skipped)));
+                continue;
+            }
             let (path, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
             if parent.as_ref().is_none_or(|(known, _)| *known != path) {
                 let there = path == "." || self.has_dir(path);

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Barrier;
 
 use crate::message::Change;
+use crate::offer::Refused;
 use crate::partial::Partial;
 use crate::tenants::Tenant;
 
@@ -187,7 +188,7 @@ fn senders_decide_about_taken_names_as_far_as_they_are_let() {
                 on_conflict,
                 ..Wishes::default()
             };
-            store.for_session(wishes, &People::default())
+            store.for_session(wishes, &People::default(), Refused::default())
         };
         assert_eq!(session(None).unwrap().on_conflict, Error);
         for wish in everything {

@@ -70,9 +70,6 @@ async fn names_of_any_bytes_cross_where_the_receiver_takes_them() {
     }
     std::os::unix::fs::symlink(OsStr::from_bytes(b"caf\xe9"), tree.join("link")).unwrap();
     let to = folder.path().join("to");
-    let refusing = Store::open(&to, OnConflict::Error).unwrap();
-    let (sent, ..) = transfer(&tree, Keep::default(), refusing).await;
-    assert!(matches!(sent, Err(Error::Rejected(_))), "{sent:?}");
     let (sent, ..) = transfer(&tree, Keep::default(), store(&to)).await;
     assert!(
         sent.unwrap()
@@ -99,6 +96,47 @@ async fn names_of_any_bytes_cross_where_the_receiver_takes_them() {
         fs::read_dir(to.join("tree")).unwrap().count(),
         names.len() + 1
     );
+}
+
+#[tokio::test]
+async fn names_that_a_receiver_does_not_take_are_left_out_and_the_rest_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(tree.join(".git/hooks")).unwrap();
+    fs::create_dir_all(tree.join("empty")).unwrap();
+    for name in [
+        &b"plain"[..],
+        b"caf\xe9",
+        b"a\nb",
+        b".git/config",
+        b".git/hooks/x",
+    ] {
+        fs::write(tree.join(OsStr::from_bytes(name)), vec![1; 100_000]).unwrap();
+    }
+    std::os::unix::fs::symlink("plain", tree.join(".link")).unwrap();
+    let to = folder.path().join("to");
+    // What is there already under such a name stays as it is.
+    fs::create_dir_all(to.join("tree/.git")).unwrap();
+    fs::set_permissions(to.join("tree/.git"), fs::Permissions::from_mode(0o700)).unwrap();
+    let store = Store::open(&to, OnConflict::Error).unwrap();
+    let (sent, received, _) = transfer(&tree, Keep::default(), store).await;
+    let sent = sent.unwrap();
+    assert_eq!(received.failure.map(|failure| failure.to_string()), None);
+    assert_eq!(sent.left_out, received.left_out);
+    let whys = whys(&sent.left_out);
+    for part in ["--hidden", "--any-names", "so of 1 more"] {
+        assert!(whys.contains(part), "{whys}");
+    }
+    let names = |directory: &Path| {
+        let entries = fs::read_dir(directory).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let expected = [".git", "empty", "plain"].map(Into::into);
+    assert_eq!(names(&to.join("tree")), expected.into());
+    assert_eq!(names(&to.join("tree/.git")), [].into());
+    let git = fs::metadata(to.join("tree/.git")).unwrap();
+    assert_eq!(git.permissions().mode() & 0o777, 0o700);
 }
 
 #[tokio::test]

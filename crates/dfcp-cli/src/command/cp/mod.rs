@@ -32,7 +32,7 @@ use dfcp_command::{Failure, block_on, units};
 use dfcp_transfer::{Change, Entry, LeftOut, Outcome};
 
 use super::Output;
-use crate::files::OnConflict;
+use crate::files::{EMPTY_NAME, OnConflict};
 use crate::report::Report;
 use again::Told;
 use choice::Choice;
@@ -230,9 +230,7 @@ impl Args {
         let is_empty =
             |place: &Place| matches!(place, Place::Here(path) if path.as_os_str().is_empty());
         if self.places.iter().any(is_empty) {
-            return Err(Failure::usage(
-                "an empty name is no file; a variable without a value?",
-            ));
+            return Err(Failure::usage(EMPTY_NAME));
         }
         // As a name, `-` is a pipe to most programs: who means that would get, or miss, a file.
         if self.places.contains(&Place::Here("-".into())) {

@@ -184,8 +184,7 @@ impl Args {
 /// Takes the files of the one sender who has the code.
 async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    // Who was told the code is no stranger, who might bring holes that are more than the disk has.
-    let place = args.place(&args.taking.target.with_holes())?;
+    let place = args.place(&args.taking.target.by_code())?;
     let transport = args.output.observed(args.transport())?;
     let job = code::Receiving {
         code,
