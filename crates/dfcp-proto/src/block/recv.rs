@@ -1,5 +1,6 @@
 //! The receiving half of a channel: symbols in, bytes out, within the credit that was given.
 
+mod ahead;
 mod read;
 mod skip;
 
@@ -8,8 +9,8 @@ use super::gaps::Gaps;
 use super::{Ahead, Beside, ChannelId, ChannelKind, Credit, SolveJob, charge};
 use crate::config::{Payload, TransportConfig};
 use crate::connection::CloseCode;
-use crate::time::{Duration, Instant};
 use crate::wire::VarInt;
+use ahead::ReadingPace;
 use dfcp_fec::{BlockDecoder, SchemeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -21,12 +22,6 @@ const MAX_OFFSET: u64 = 1 << 60;
 const MAX_DONE_BLOCKS: usize = 1 << 16;
 /// Least bytes of a symbol, unless it is all of its block.
 pub const MIN_SYMBOL: u64 = 256;
-/// How many times what was read of a stream in a round trip the peer may be ahead of its reader. While the search
-/// for the rate doubles what is in flight each round trip, twice what was read in the last one is in flight when a
-/// limit is told, and as much again before it arrives; order waits for a lost symbol one round trip more, in
-/// which the flight doubles again. With half of it 10 MiB over 200 Mbit/s, 200 ms and 5 % loss took 2.8 s instead of
-/// 1.8; more would only give more to who reads a little and stops.
-const READ_AHEAD: u64 = 8;
 /// Blocks looked at for the complete parts of one report.
 const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
@@ -126,29 +121,6 @@ fn unproven(scheme: SchemeId) -> u32 {
     u32::from(matches!(scheme, SchemeId::RaptorQ | SchemeId::Raptor))
 }
 
-/// What the reader of a stream takes in a round trip, bytes (dynamic right-sizing, Fisk and Feng 2001). A window
-/// that follows it holds, of a reader that stops, what it was good for; one that follows all that was ever read
-/// gives a slow reader as much as a fast one.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReadingPace {
-    /// When the round began, and at which offset.
-    begun: Instant,
-    begun_at: u64,
-    /// What was read in the last round, or in this one if that is more.
-    in_round: u64,
-}
-
-impl ReadingPace {
-    fn update(&mut self, now: Instant, offset: u64, round_trip: Duration) {
-        let read = offset - self.begun_at;
-        if now >= self.begun + round_trip {
-            (self.begun, self.begun_at, self.in_round) = (now, offset, read);
-        } else {
-            self.in_round = self.in_round.max(read);
-        }
-    }
-}
-
 /// See the module's text.
 #[derive(Debug)]
 pub struct RecvChannel {
@@ -173,6 +145,9 @@ pub struct RecvChannel {
     /// How far that is ahead of the reader at first, and at most.
     initial_window: u64,
     pace: ReadingPace,
+    /// Bytes of symbols that brought something, and how many come in a round trip.
+    arrived: u64,
+    arriving: ReadingPace,
     window: u64,
     /// Of the credit's account of that.
     ahead: Ahead,
@@ -216,6 +191,8 @@ impl RecvChannel {
             limit,
             initial_window: config.initial_stream_window,
             pace: ReadingPace::default(),
+            arrived: 0,
+            arriving: ReadingPace::default(),
             window: config.stream_window,
             ahead: Ahead::default(),
             charged: 0,
@@ -556,70 +533,6 @@ impl RecvChannel {
                 u64::from(self.in_order().is_some() || gap.is_some())
             }
         }
-    }
-
-    /// How far the peer may be ahead of the reader now, as far as other streams leave room: a few times what
-    /// was read in a round trip, and `first` at least.
-    fn window(&self, first: u64, credit: &Credit) -> u64 {
-        let own = self.charged - self.freed + self.ahead.promised - self.ahead.held;
-        let most = first + credit.room_ahead(own, self.read_offset);
-        let grown = self.pace.in_round.saturating_mul(READ_AHEAD);
-        grown.min(self.window).min(most).max(first)
-    }
-
-    /// Something was read, where a round trip takes `round_trip`.
-    pub fn on_read(&mut self, now: Instant, round_trip: Duration) {
-        self.pace.update(now, self.read_offset, round_trip);
-    }
-
-    /// A new limit for the peer, if it moved enough to be worth saying.
-    pub fn new_limit(&mut self, credit: &mut Credit) -> Option<u64> {
-        let first = credit.first_window.min(self.initial_window);
-        let withheld = self.initial_window - first;
-        // The end may be known long before the peer was allowed to reach it.
-        let enough = self
-            .final_size
-            .is_some_and(|size| self.limit >= size.saturating_add(withheld));
-        if self.id.kind() == ChannelKind::Object || enough {
-            self.count_ahead(credit);
-            return None;
-        }
-        let window = self.window(first, credit);
-        let limit = self.read_offset + withheld + window;
-        let moved = limit >= self.limit + window / 4;
-        if moved {
-            self.limit = limit;
-        }
-        self.count_ahead(credit);
-        moved.then_some(limit)
-    }
-
-    /// Has the credit know how far beyond its first window the peer may be ahead of the reader, and is.
-    fn count_ahead(&mut self, credit: &mut Credit) {
-        if self.id.kind() == ChannelKind::Object {
-            return;
-        }
-        let end = self
-            .final_size
-            .map_or(self.limit, |size| size.min(self.limit));
-        let promised = end.saturating_sub(self.read_offset + self.initial_window);
-        let first = credit.first_window.min(self.initial_window);
-        let held = (self.charged - self.freed).saturating_sub(first);
-        let held = held.min(promised);
-        credit.set_ahead(&mut self.ahead, Ahead { promised, held });
-    }
-
-    /// What was read so far gives no window beyond the first any more.
-    pub fn begin_anew(&mut self) {
-        self.pace = ReadingPace {
-            begun_at: self.read_offset,
-            ..ReadingPace::default()
-        };
-    }
-
-    /// The limit that the peer was told.
-    pub fn limit(&self) -> u64 {
-        self.limit
     }
 
     /// Whether the channel keeps more state than an honest peer would cause.
