@@ -112,9 +112,12 @@ impl PeerOptions {
 /// Why there was no first connection to a server, and what to do; `serve` should run there.
 pub fn no_contact(why: &Down, host: &Host, limit: Duration, serve: &str) -> Failure {
     let seconds = limit.as_secs_f64();
-    let message = format!(
-        "{host}: {why}; gave up after {seconds} s (--timeout). Is `{serve}` running there, and UDP let through? \
-         `dfcp doctor {host}` says more"
-    );
+    let mut message = format!("{host}: {why}; gave up after {seconds} s (--timeout)");
+    // Who is there and says why needs no doctor.
+    if !matches!(why, Down::Connection(ConnectionError::PeerClosed { .. })) {
+        message += &format!(
+            ". Is `{serve}` running there, and UDP let through? `dfcp doctor {host}` says more"
+        );
+    }
     Failure::new(Kind::Unreachable, message)
 }

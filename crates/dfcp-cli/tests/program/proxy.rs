@@ -258,6 +258,55 @@ fn what_a_killed_client_carried_breaks_and_does_not_end() {
 }
 
 #[test]
+fn who_was_killed_many_times_comes_back() {
+    let bench = Bench::new();
+    let serving = server(&bench, &["--permit", "all"]);
+    let comes_in = |args: &[&str]| {
+        let mut child = client(&bench, serving.address, &["--socks", "0"])
+            .args(args)
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let found = lines
+            .map_while(Result::ok)
+            .any(|line| line.contains("SOCKS5"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        found
+    };
+    // The server takes each for as good as alive for a minute.
+    for before in 0..20 {
+        assert!(comes_in(&["--timeout", "20s"]), "after {before}");
+    }
+}
+
+#[test]
+fn more_clients_than_a_server_wants_are_told_so() {
+    let bench = Bench::new();
+    let serving = server(&bench, &["--max-connections", "1"]);
+    let mut first = client(&bench, serving.address, &["--socks", "0"])
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(first.stderr.take().unwrap()));
+    assert!(
+        lines
+            .map_while(Result::ok)
+            .any(|line| line.contains("SOCKS5"))
+    );
+    let (code, said) = outcome(
+        client(&bench, serving.address, &["--socks", "0"])
+            .args(["--timeout", "1s"])
+            .stderr(Stdio::piped()),
+    );
+    assert!(
+        code == 5 && said.contains("too many connections") && !said.contains("doctor"),
+        "{code}: {said}"
+    );
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
 fn what_is_wrong_is_said_with_an_exit_code() {
     let bench = Bench::new();
     let server = server(&bench, &[]);

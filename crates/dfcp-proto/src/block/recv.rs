@@ -1,8 +1,8 @@
 //! The receiving half of a channel: symbols in, bytes out, within the credit that was given.
 
+mod ahead;
 mod read;
 mod skip;
-mod window;
 
 use super::done::Done;
 use super::gaps::Gaps;
@@ -10,10 +10,10 @@ use super::{Ahead, Beside, ChannelId, ChannelKind, Credit, SolveJob, charge};
 use crate::config::{Payload, TransportConfig};
 use crate::connection::CloseCode;
 use crate::wire::VarInt;
+use ahead::ReadingPace;
 use dfcp_fec::{BlockDecoder, SchemeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use window::ReadingPace;
 
 /// Highest offset of any channel.
 const MAX_OFFSET: u64 = 1 << 60;
@@ -145,6 +145,9 @@ pub struct RecvChannel {
     /// How far that is ahead of the reader at first, and at most.
     initial_window: u64,
     pace: ReadingPace,
+    /// Bytes of symbols that brought something, and how many come in a round trip.
+    arrived: u64,
+    arriving: ReadingPace,
     window: u64,
     /// Of the credit's account of that.
     ahead: Ahead,
@@ -188,6 +191,8 @@ impl RecvChannel {
             limit,
             initial_window: config.initial_stream_window,
             pace: ReadingPace::default(),
+            arrived: 0,
+            arriving: ReadingPace::default(),
             window: config.stream_window,
             ahead: Ahead::default(),
             charged: 0,

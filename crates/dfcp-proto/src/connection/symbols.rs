@@ -1,6 +1,6 @@
 //! Symbols in, and the blocks that are rebuilt from them, here or by a driver's other threads.
 
-use super::{CloseCode, Connection, Event};
+use super::{CloseCode, Connection, Control, Event};
 use crate::block::{ChannelId, Part, Received, RecvChannel, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::observe::Observation;
@@ -71,7 +71,14 @@ impl Connection {
         let before = recv.readiness();
         let used = self.inc.credit.used;
         let received = recv.on_symbol(symbol, &mut self.inc.credit)?;
+        if received != Received::Redundant {
+            recv.on_arrival(now, symbol.len as u64, self.out.path.rtt.smoothed());
+        }
         if self.inc.credit.used > used {
+            // A block began.
+            if recv.new_limit_meanwhile(&mut self.inc.credit).is_some() {
+                self.out.control.push_back(Control::MaxStreamData(id));
+            }
             self.review_first_window(now);
         }
         if id.is_message(symbol.block_len) {

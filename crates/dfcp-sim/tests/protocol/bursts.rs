@@ -94,6 +94,17 @@ fn independent_losses_are_made_up_for_at_once() {
     assert!(usual < RTT.mul_f64(0.58), "{usual:?}");
 }
 
+/// Whoever types or plays waits for each of them. The few bytes that they are say little of a path's loss, and
+/// whatever is found out of it, all copies of a message leave at once.
+#[test]
+fn keystrokes_are_on_time_where_a_fifth_is_lost() {
+    for rtt in [20, 80, 200] {
+        let (delays, _) = delays(&link(50, rtt), &0.2.into(), &(64..=64), MS(20), 2000);
+        let late = quantile(&delays, 0.99);
+        assert!(late < MS(rtt / 2 + 30), "{rtt} ms: {late:?}");
+    }
+}
+
 /// Two or three blocks, of which a burst hits one: of blocks that take turns each loses a part of it.
 #[test]
 fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {

@@ -3,7 +3,7 @@
 use crate::common::raw::RawClient;
 use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
 use dfcp_proto::wire::Frame;
-use dfcp_proto::{ChannelId, ChannelKind, Event, Read, TransportConfig, VarInt};
+use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Read, TransportConfig, VarInt};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 const MIB: u64 = 1 << 20;
@@ -55,6 +55,38 @@ fn interleaved_streams_share_the_connection_evenly() {
         least_at_half > Some(MIB),
         "one stream had {least_at_half:?} when another had 2 MiB"
     );
+}
+
+/// What is lost of the first window is repaired a round trip later, and all that came behind it waits for that:
+/// the sender goes on meanwhile, as one whose receiver takes what comes in any order.
+#[test]
+fn a_hole_does_not_close_the_first_window() {
+    let path = LinkConfig {
+        loss: 0.01.into(),
+        ..link(100, 200)
+    };
+    let time = |kind, seed| {
+        let transport = TransportConfig::default().initial_stream_window(MIB / 2);
+        let mut pair = established(PairConfig {
+            client: transport.clone(),
+            server: transport,
+            ..PairConfig::symmetric(path.clone(), seed)
+        });
+        let size = 3 * MIB;
+        let mut flow = Flow::open(&mut pair, Side::Client, kind, size);
+        let begun = pair.now;
+        assert!(pair.run_until(20 * SECOND, |pair| {
+            if flow.written < size {
+                flow.write(pair);
+            }
+            flow.read_some(pair, usize::MAX);
+            flow.received == size
+        }));
+        pair.now.saturating_since(begun)
+    };
+    let sum = |kind| (1..=5).map(|seed| time(kind, seed)).sum::<Duration>();
+    let (stream, object) = (sum(ChannelKind::Stream), sum(ChannelKind::Object));
+    assert!(stream < object.mul_f64(1.15), "{stream:?} for {object:?}");
 }
 
 #[test]

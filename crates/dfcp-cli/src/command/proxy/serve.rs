@@ -36,6 +36,9 @@ pub struct Args {
     /// How long connections may go on after SIGTERM; new ones are refused meanwhile
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     drain: Duration,
+    /// Connections of clients at once, of which one key, and one network, has a quarter at most, or eight
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_connections: u32,
     /// Take all settings from this file of TOML, whose keys are the names of these options: permit =
     /// ["internet:443"]. SIGHUP reads it again
     #[arg(long, value_name = "FILE", exclusive = true)]
@@ -53,6 +56,10 @@ impl Args {
             ("key", self.key != other.key),
             ("profile", own.profile != others.profile),
             ("timeout", own.timeout != others.timeout),
+            (
+                "max-connections",
+                self.max_connections != other.max_connections,
+            ),
             ("metrics", own.metrics != others.metrics),
             ("verbose", own.verbose != others.verbose),
             ("quiet", own.quiet != others.quiet),
@@ -128,6 +135,7 @@ impl Running {
             };
             let config = EndpointConfig::server(own.key().clone(), address)
                 .transport(transport.clone())
+                .max_connections(args.max_connections as usize)
                 .authorize(opens_to);
             Endpoint::bind(config)
         })?;

@@ -69,6 +69,8 @@ pub struct PathModel {
     estimate: f64,
     gain: f64,
     packet: f64,
+    /// Mean size of the packets acknowledged of late, bytes.
+    mean_size: f64,
     /// Least round trip lately, the smoothed and the highest one, outages included, seconds.
     rtt: f64,
     smoothed_rtt: f64,
@@ -146,6 +148,7 @@ impl Default for PathModel {
             estimate: 0.0,
             gain: 1.0,
             packet: 1472.0,
+            mean_size: 1472.0,
             rtt: 0.1,
             smoothed_rtt: 0.1,
             high_rtt: HighRoundTrip::default(),
@@ -204,6 +207,11 @@ impl PathModel {
     /// Seconds that `packets` packets take at the estimated rate.
     fn packet_time(&self, packets: f64) -> f64 {
         packets * self.packet / self.estimate.max(1.0)
+    }
+
+    /// Bytes of a packet where packets are counted, not bytes: no more than a full one.
+    fn counted_packet(&self) -> f64 {
+        self.mean_size.min(self.packet)
     }
 
     /// The standing queue for which flows of any rate come to equal ones, seconds.
@@ -371,6 +379,9 @@ impl PathModel {
             }
             self.usual_gap += (gap - self.usual_gap) * spans::GAP_WEIGHT;
         }
+        if ack.size > 0 {
+            self.mean_size += (ack.size as f64 - self.mean_size) * spans::SIZE_WEIGHT;
+        }
         let now = feedback.now;
         let latest = feedback.rtt.latest();
         let grain = self.packet_time(1.0);
@@ -454,6 +465,7 @@ impl RateController for PathModel {
     fn on_established(&mut self, _now: Instant, rtt: Duration, packet_size: u64) {
         self.rtt = rtt.as_secs_f64().max(bounds::LEAST_ROUND_TRIP);
         self.packet = packet_size as f64;
+        self.mean_size = self.packet;
     }
 
     fn on_pair(&mut self, _now: Instant, rate: Rate) {
@@ -492,9 +504,10 @@ impl RateController for PathModel {
         // between reports is in none of them alone.
         let gaps = (spans::GAPS * self.usual_gap).min(spans::MOST);
         let (round_trip, least) = (self.round_trip_span(), self.jitter_span().max(gaps));
+        let packet = self.counted_packet();
         if let Mode::LossTest(test, _) = &mut self.mode {
             let length = least.max(round_trip);
-            test.on_sent(sent_total, length, self.lateness, self.packet);
+            test.on_sent(sent_total, length, self.lateness, packet);
         }
     }
 

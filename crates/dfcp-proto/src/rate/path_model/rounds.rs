@@ -348,7 +348,7 @@ impl PathModel {
 
     /// Follows a running test to its verdict.
     pub(super) fn follow_test(&mut self, now: Instant, last: AckPoint) {
-        let packet = self.packet;
+        let packet = self.counted_packet();
         let queue = self.queue();
         let settled = self.settled(queue);
         let is_long = self.is_long(queue);

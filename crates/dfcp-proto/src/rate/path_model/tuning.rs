@@ -86,6 +86,8 @@ pub(super) mod spans {
     pub const MIN_SAMPLES: usize = 12;
     /// Weight of a gap in the usual one: the memory of a round of 64 packets.
     pub const GAP_WEIGHT: f64 = 1.0 / 64.0;
+    /// Weight of a packet in their mean size: as long a memory.
+    pub const SIZE_WEIGHT: f64 = GAP_WEIGHT;
     /// Silence is a gap of an eighth of what is measured and of four usual gaps, beyond what feedback
     /// is late; and a stretch of which a quarter is silence says nothing: what it shows errs by that.
     pub const GAP_SHARE: f64 = 0.125;

@@ -1,8 +1,8 @@
-//! How far the peer may be ahead of a stream's reader: as far as what is read in a round trip shows to be
-//! of use, and as other streams leave room.
+//! How far the peer may be ahead of a stream's reader.
 
 use super::RecvChannel;
-use crate::block::{Ahead, ChannelKind, Credit};
+use crate::block::ChannelKind;
+use crate::block::credit::{Ahead, Credit};
 use crate::time::{Duration, Instant};
 
 /// How many times what was read of a stream in a round trip the peer may be ahead of its reader. While the search
@@ -11,16 +11,15 @@ use crate::time::{Duration, Instant};
 /// which the flight doubles again. With half of it 10 MiB over 200 Mbit/s, 200 ms and 5 % loss took 2.8 s instead of
 /// 1.8; more would only give more to who reads a little and stops.
 const READ_AHEAD: u64 = 8;
-
-/// What the reader of a stream takes in a round trip, bytes (dynamic right-sizing, Fisk and Feng 2001). A window
-/// that follows it holds, of a reader that stops, what it was good for; one that follows all that was ever read
-/// gives a slow reader as much as a fast one.
+/// What the reader of a stream takes in a round trip, or what comes of it, bytes (dynamic right-sizing, Fisk and
+/// Feng 2001). A window that follows it holds, of a reader that stops, what it was good for; one that follows all
+/// that was ever read gives a slow reader as much as a fast one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadingPace {
     /// When the round began, and at which offset.
     begun: Instant,
     begun_at: u64,
-    /// What was read in the last round, or in this one if that is more.
+    /// How much it was in the last round, or in this one if that is more.
     in_round: u64,
 }
 
@@ -36,18 +35,43 @@ impl ReadingPace {
 }
 
 impl RecvChannel {
+    /// Whether the reader has taken all that there is in order: he would have taken what came behind what was lost.
+    fn is_awaited(&self) -> bool {
+        self.read_offset > 0 && self.in_order().is_none()
+    }
+
     /// How far the peer may be ahead of the reader now, as far as other streams leave room: a few times what
-    /// was read in a round trip, and `first` at least.
+    /// was read in a round trip, or would have been but for a loss, and `first` at least.
     fn window(&self, first: u64, credit: &Credit) -> u64 {
         let own = self.charged - self.freed + self.ahead.promised - self.ahead.held;
         let most = first + credit.room_ahead(own, self.read_offset);
-        let grown = self.pace.in_round.saturating_mul(READ_AHEAD);
+        let arriving = if self.is_awaited() {
+            self.arriving.in_round
+        } else {
+            0
+        };
+        let in_round = self.pace.in_round.max(arriving);
+        let grown = in_round.saturating_mul(READ_AHEAD);
         grown.min(self.window).min(most).max(first)
     }
 
     /// Something was read, where a round trip takes `round_trip`.
     pub fn on_read(&mut self, now: Instant, round_trip: Duration) {
         self.pace.update(now, self.read_offset, round_trip);
+    }
+
+    /// So many bytes came that were not there, where a round trip takes `round_trip`.
+    pub fn on_arrival(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
+        self.arrived += bytes;
+        self.arriving.update(now, self.arrived, round_trip);
+    }
+
+    /// The same as [`Self::new_limit`] where nobody reads, as what is next was lost.
+    pub fn new_limit_meanwhile(&mut self, credit: &mut Credit) -> Option<u64> {
+        match self.is_awaited() {
+            true => self.new_limit(credit),
+            false => None,
+        }
     }
 
     /// A new limit for the peer, if it moved enough to be worth saying.
@@ -89,10 +113,12 @@ impl RecvChannel {
 
     /// What was read so far gives no window beyond the first any more.
     pub fn begin_anew(&mut self) {
-        self.pace = ReadingPace {
-            begun_at: self.read_offset,
+        let anew = |begun_at| ReadingPace {
+            begun_at,
             ..ReadingPace::default()
         };
+        self.pace = anew(self.read_offset);
+        self.arriving = anew(self.arrived);
     }
 
     /// The limit that the peer was told.
