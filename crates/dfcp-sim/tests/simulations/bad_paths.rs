@@ -261,13 +261,13 @@ fn nobody_is_given_way_to_where_the_path_leaves_no_window() {
     // slow as a CUBIC window (0.81, 0.78 and 0.75 of the limit on the first three). Single runs differ by chance.
     let share = |seed: u64| share_of(&run("cn-us", &[("run.seed", &seed.to_string())]));
     let mean = (24..30).map(share).sum::<f64>() / 6.0;
-    // A mark of 0.84 held before there were common looks, which cost a part of it.
-    assert!(mean > 0.8, "{mean:.3} of the limit");
+    assert!(mean > 0.84, "{mean:.3} of the limit");
     // Neither where a test blamed the rate and saw as much lost at a lower one, nor by the overflow of a short
     // queue: 0.69 and 0.47 of the limit.
-    for (path, seed) in [("cn-home", "68"), ("cn-us", "66")] {
+    for (path, seed, least) in [("cn-home", "68", 0.73), ("cn-us", "66", 0.65)] {
         let share = share_of(&run(path, &[("run.seed", seed)]));
-        assert!(share > 0.73, "{path}, seed {seed}: {share:.3} of the limit");
+        let said = format!("{path}, seed {seed}: {share:.3} of the limit");
+        assert!(share > least, "{said}");
     }
 }
 
@@ -321,7 +321,7 @@ fn what_the_path_loses_itself_is_not_taken_from_the_estimate() {
     // the loss the path's own, and the rate stayed as low as it had gone meanwhile: 0.42 of the limit.
     let (duration, warmup) = (("run.duration", "\"12 s\""), ("run.warmup", "\"0 s\""));
     let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "1009")]));
-    assert!(share > 0.48, "seed 1009: {share:.3} of the limit");
+    assert!(share > 0.5, "seed 1009: {share:.3} of the limit");
 }
 
 #[test]
@@ -494,7 +494,7 @@ fn what_a_probe_lost_does_not_pass_for_carried() {
     }
     // The path itself loses 0.2. It was 0.32, and 0.85 of the limit.
     let said = format!("{share:.3} of the limit, {dropped:.3} of all packets dropped");
-    assert!(share > 0.86 && dropped < 0.28, "{said}");
+    assert!(share > 0.87 && dropped < 0.28, "{said}");
 }
 
 /// Wi-Fi that holds packets back in each round trip of a long path: with an outage in each, the rate never grew by

@@ -8,7 +8,7 @@
 use super::look::Looks;
 use super::loss::{Stretch, tolerance};
 use super::tuning::drain::*;
-use super::tuning::loss::CERTAIN;
+use super::tuning::loss::{CERTAIN, MOST_OF_ROUND};
 use super::tuning::queue::MIN_BUSY;
 use super::tuning::spans;
 use super::{Mode, PathModel};
@@ -190,14 +190,17 @@ impl PathModel {
         }
     }
 
-    /// Whether a moment has passed at which this sender looks.
+    /// Whether a moment has passed at which this sender looks, with rounds to compare it with.
     fn is_time_to_look(&mut self, now: Instant) -> bool {
         if !self.drains.looks.pass(now) {
             return false;
         }
         self.drains.turn(now);
         let lost = self.loss.recent().max(self.loss.mean);
-        self.drains.looks.is_due(lost) && !self.is_noisy(now)
+        let can_compare = self.drains.before().count >= LEAST_ROUNDS;
+        // Who loses most looks for the sake of others, too: they would see less without him.
+        let is_telling = can_compare || lost > MOST_OF_ROUND;
+        is_telling && self.drains.looks.is_due(lost) && !self.is_noisy(now)
     }
 
     /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been, and looks

@@ -86,7 +86,7 @@ fn verdict_at(path: &mut Path, asked: f64) -> Option<LossCause> {
                     now,
                     asked,
                     delivered,
-                    loss.alarm(now),
+                    loss.alarm(),
                     path.sent,
                 ));
             }
