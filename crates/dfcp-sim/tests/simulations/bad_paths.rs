@@ -321,7 +321,8 @@ fn what_the_path_loses_itself_is_not_taken_from_the_estimate() {
     // the loss the path's own, and the rate stayed as low as it had gone meanwhile: 0.42 of the limit.
     let (duration, warmup) = (("run.duration", "\"12 s\""), ("run.warmup", "\"0 s\""));
     let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "1009")]));
-    assert!(share > 0.5, "seed 1009: {share:.3} of the limit");
+    // With a common look in these twelve seconds; 0.5 without.
+    assert!(share > 0.48, "seed 1009: {share:.3} of the limit");
 }
 
 #[test]
