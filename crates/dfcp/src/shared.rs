@@ -207,6 +207,10 @@ pub(crate) struct Shared<W: Waiting> {
 
 /// What the core's clock shows when an endpoint starts, nanoseconds: a minute, and what the wall clock shows since its
 /// last full one. Rate controllers look at moments that the clocks of hosts have in common (docs/spec/auto.md).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the start is what hosts have in common; from there on the clock is monotonic"
+)]
 fn time_of_day() -> u64 {
     const MINUTE: u128 = 60_000_000_000;
     let since_full = SystemTime::now()
