@@ -267,12 +267,13 @@ impl World {
 
     /// Takes out what a host has to say.
     pub fn drain(&mut self, at: SocketAddr) {
-        let host = self.hosts.get_mut(&at).unwrap().machine();
-        let mut out = Vec::new();
-        while let Some(datagram) = host.transmit() {
+        let host = self.hosts.get_mut(&at).unwrap();
+        let (mut out, mut is_found) = (Vec::new(), false);
+        while let Some(datagram) = host.machine().transmit() {
             out.push(datagram);
         }
-        while let Some(event) = host.event() {
+        while let Some(event) = host.machine().event() {
+            is_found |= matches!(event, Event::Found(_));
             // Drivers repeat what tells the receiver of the choice.
             if let Event::Found(path) = &event
                 && let Some(notice) = &path.notice
@@ -280,6 +281,13 @@ impl World {
                 out.extend(vec![(path.remote, notice.clone()); NOTICES]);
             }
             self.events.get_mut(&at).unwrap().push(event);
+        }
+        // Receivers agree at once here.
+        if let (Host::Offer(offer), true) = (host, is_found) {
+            offer.spend();
+            while let Some(datagram) = offer.transmit() {
+                out.push(datagram);
+            }
         }
         for (to, datagram) in out {
             self.send(at, to, datagram);
