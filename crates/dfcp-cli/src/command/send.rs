@@ -413,6 +413,10 @@ async fn attempts(
         )
         .await;
         let Err(ended) = ended else {
+            // All may have come before anybody saw that it was agreed to.
+            if let Some(code) = unspent {
+                code.spend();
+            }
             report.add_attempts(&earlier, asked);
             return Ok(());
         };

@@ -66,8 +66,8 @@ impl Default for DelayEstimator {
 
 impl DelayEstimator {
     /// Takes the newest acknowledged packet, the latest round trip and the least of the connection, of which the
-    /// handshake's is one; delays come in steps of `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the
-    /// queueing delay that this packet saw, floor included.
+    /// handshake's is one; delays come in steps of `grain`, the time that a packet takes at the bottleneck, which is
+    /// no jitter. Returns the queueing delay that this packet saw, floor included.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -191,7 +191,7 @@ impl DelayEstimator {
     }
 
     /// A drain looks for it.
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(super) fn is_looked_for(&mut self, now: Instant) {
         self.certain_at = Some(now);
         self.doubt_after = (2 * self.doubt_after).min(DOUBT_AT_MOST);
     }
@@ -268,7 +268,7 @@ mod tests {
                 estimator.update(now, &ack, (0.054, least), 0.0001);
                 if estimator.base_is_doubtful(now) {
                     at.push(ms / 1000);
-                    estimator.look(now);
+                    estimator.is_looked_for(now);
                 }
             }
             (at, estimator.unseen())

@@ -3,11 +3,13 @@
 //! Those who share a queue drain it together ([`base`](super::base)). Where much is lost, a drain shows more than
 //! the base delay: what is lost while everybody sends half of what the path delivers to him is lost at any rate.
 //! No test of one sender's rate can tell that of many, whose loss one of them does not heal. So a **deep drain**
-//! is long enough to count what is lost in it, and compares that with the rounds between drains.
+//! is long enough to count what is lost in it, and compares that with the rounds without a drain. So does a
+//! [common look](super::look), which all begin by the clock, whatever they saw of the queue.
 
 use super::look::Looks;
 use super::loss::{Stretch, tolerance};
 use super::tuning::drain::*;
+use super::tuning::look;
 use super::tuning::loss::{CERTAIN, MOST_OF_ROUND};
 use super::tuning::queue::MIN_BUSY;
 use super::tuning::spans;
@@ -223,7 +225,7 @@ impl PathModel {
         let delivered = before.delivered / before.seconds;
         let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
         let (kind, share, queues, least) = match is_look {
-            true => (Kind::Look, LOOK_SHARE, LOOK_QUEUES, LOOK_TIME),
+            true => (Kind::Look, look::SHARE, look::QUEUES, look::TIME),
             false => (Kind::Deep, SHARE, 1.0, 0.0),
         };
         let (rate, queue) = (share * delivered, delay.max(self.delay.unseen()));
@@ -251,7 +253,7 @@ impl PathModel {
             self.drains.again_from = after(length) + super::tuning::base::MEMORY / 2;
         }
         if kind == Kind::Deep {
-            self.delay.look(now);
+            self.delay.is_looked_for(now);
         }
         self.drains.drain = Some(Drain {
             rate,

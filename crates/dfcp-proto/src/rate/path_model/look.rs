@@ -10,7 +10,7 @@
 //! nothing, but that the next one comes later.
 
 use super::loss::tolerance;
-use super::tuning::base::{LOOK_EVERY, SELDOM};
+use super::tuning::look::{EVERY, SELDOM};
 use super::tuning::loss::{CERTAIN, NO_WINDOW};
 use crate::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct Looks {
 impl Looks {
     /// Whether a moment has passed since it was asked last.
     pub(super) fn pass(&mut self, now: Instant) -> bool {
-        let number = now.as_nanos() / LOOK_EVERY.as_nanos() as u64;
+        let number = now.as_nanos() / EVERY.as_nanos() as u64;
         let last = self.last.replace(number);
         last.is_some_and(|last| last != number)
     }

@@ -204,9 +204,9 @@ impl PathLoss {
             && (self.recent > explained + chance || self.sustained > explained.max(MOST_OF_ROUND))
     }
 
-    /// Whether so much more than known that as much would not be believed for long.
+    /// Whether so much more than known that no sender should make up for it.
     pub(super) fn is_flood(&self) -> bool {
-        self.is_excessive() && self.recent > self.mean + DOUBTED
+        self.is_excessive() && self.recent > self.mean + FLOOD
     }
 
     /// Whether less than half as much arrived in the last round as in the one before: a burst of loss, perhaps,

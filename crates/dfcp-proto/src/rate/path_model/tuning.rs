@@ -252,10 +252,6 @@ pub(super) mod base {
     pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
     /// And then for the longest drain ([`super::spans::MOST`]).
     pub const DRAIN_TIME: Duration = Duration::from_secs(1);
-    /// Common looks fall on multiples of this on the clock, as often as drains; where one has shown what the path loses,
-    /// on one of so many, which costs a sender of its own two thousandths (a quarter of 0.15 s in 20 s).
-    pub const LOOK_EVERY: Duration = MEMORY;
-    pub const SELDOM: u64 = 4;
     /// Longest time between looks for a queue that the base may hide, which is the memory doubled three times: a route
     /// that became longer and loses much costs a deep drain in 40 s.
     pub const DOUBT_AT_MOST: Duration = Duration::from_secs(40);
@@ -278,17 +274,27 @@ pub(super) mod drain {
     /// Packets that are counted in it, and the least of them that say anything.
     pub const PACKETS: f64 = super::loss_test::STRETCH_PACKETS;
     pub const LEAST_PACKETS: f64 = super::loss::LEAST_ROUND;
-    /// What a common look sends, as a share of what is delivered, and for how long once the queue is empty, seconds.
-    /// A quarter less empties a queue that overflows as surely as half, in four times what it holds, of which the round
-    /// trip has one already; and clocks that NTP keeps over the internet differ by some tens of milliseconds (RFC 5905
-    /// §1), so that two thirds of the looks are common.
-    pub const LOOK_SHARE: f64 = 0.75;
-    pub const LOOK_QUEUES: f64 = 3.0;
-    pub const LOOK_TIME: f64 = 0.15;
     /// Rounds that it is compared with, at least: that a rest loses less than each of them is one chance in nine.
     pub const LEAST_ROUNDS: u32 = 8;
     /// Time after a drain in which those of others end (the longest one) and what they lose is known.
     pub const AFTER_DRAIN: Duration = Duration::from_millis(1500);
+}
+
+/// Common looks.
+pub(super) mod look {
+    use crate::time::Duration;
+
+    /// They fall on multiples of this on the clock, as often as drains; where one has shown what the path loses, on one
+    /// of so many, which costs a sender of its own two thousandths (a quarter of 0.15 s in 20 s).
+    pub const EVERY: Duration = super::base::MEMORY;
+    pub const SELDOM: u64 = 4;
+    /// What is sent, as a share of what is delivered, until the queue is empty: a quarter less empties one that
+    /// overflows in four times what it holds, of which the round trip has one already.
+    pub const SHARE: f64 = 0.75;
+    pub const QUEUES: f64 = 3.0;
+    /// And then for so long, seconds: clocks that NTP keeps over the internet differ by a few tens of milliseconds
+    /// (RFC 1059, abstract), so that two thirds of the looks are common.
+    pub const TIME: f64 = 0.15;
 }
 
 /// What the delay varies by itself.
@@ -352,9 +358,9 @@ pub(super) mod loss {
     pub const MOST_OF_ROUND: f64 = 0.5;
     /// Most loss that is ever explained: rates stay within ten times of what arrives.
     pub const MOST_EXPLAINED: f64 = 0.9;
-    /// Loss beyond the known of which a sender that its rate does not limit is told: Hysteria's Brutal, the boldest of
-    /// the controllers in use, makes up for as much and no more.
-    pub const DOUBTED: f64 = 0.2;
+    /// Loss beyond the known that is a flood: Hysteria's Brutal, the boldest of the controllers in use, makes up for as
+    /// much and no more.
+    pub const FLOOD: f64 = 0.2;
     /// Loss at which Reno's window, √(3 ÷ 2p) packets (Mathis et al. 1997), is four, the least for which three
     /// duplicate acknowledgements repair a loss (RFC 5681 §3.2): beyond it a sender that answers loss lives by
     /// its timeouts, and CUBIC's window is Reno's when that small (RFC 9438 §4.3).
