@@ -8,7 +8,7 @@
 //! Invariant: a case that needs a file that cannot be read is left out and named, and costs the
 //! other cases nothing.
 
-use super::document::{Document, LeftOut, named_files, set_at};
+use super::document::{Document, LeftOut, find_item, named_files, set_at};
 use super::sweep::leaves;
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{ScenarioError, fields};
@@ -124,15 +124,22 @@ pub(super) fn settings(case: &Node) -> Result<Vec<Setting>, Fault> {
 /// Sets a setting. A value that stands where it needs a table goes: `rate = { trace = "file" }`
 /// over `rate = "1 Gbit/s"`.
 pub(super) fn lay(root: &mut Table, (path, place, node): Setting) -> Result<(), Fault> {
-    let keys: Vec<&str> = path.split('.').collect();
+    let (parents, _) = path.rsplit_once('.').unwrap_or(("", &path));
+    let mut keys = parents.split('.');
     let mut walked = Some(&mut *root);
-    for key in &keys[..keys.len() - 1] {
-        let Some(parent) = walked else { break };
+    while let (Some(parent), Some(key)) = (walked, keys.next()) {
         let value = |entry: &Entry| {
-            entry.key == *key && !matches!(entry.node.value, Value::Table(_) | Value::Array(_))
+            entry.key == key && !matches!(entry.node.value, Value::Table(_) | Value::Array(_))
         };
         parent.0.retain(|entry| !value(entry));
-        walked = parent.get_mut(key).and_then(table);
+        walked = match parent.get_mut(key).map(|node| &mut node.value) {
+            Some(Value::Table(table)) => Some(table),
+            Some(Value::Array(items)) => {
+                let item = keys.next().and_then(|item| find_item(items, item));
+                item.and_then(table)
+            }
+            _ => None,
+        };
     }
     set_at(root, &path, node, place)
 }

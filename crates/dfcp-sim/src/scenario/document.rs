@@ -271,7 +271,7 @@ pub(super) fn set_at(root: &mut Table, path: &str, node: Node, place: Place) -> 
 }
 
 /// An item of a list by its number or by its name.
-fn find_item<'a>(items: &'a mut [Node], key: &str) -> Option<&'a mut Node> {
+pub(super) fn find_item<'a>(items: &'a mut [Node], key: &str) -> Option<&'a mut Node> {
     let named = |node: &Node| {
         let name = node.table().ok().and_then(|table| table.get("name"));
         matches!(name.map(|node| &node.value), Some(Value::String(name)) if name == key)

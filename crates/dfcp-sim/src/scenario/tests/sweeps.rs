@@ -41,6 +41,23 @@ fn sweeps_are_grids_of_values_and_seeds() {
     assert_eq!(point.scenario, read(BASE));
 }
 
+/// Also of a flow, which stands in a list; and what is written with its defaults reads as before.
+#[test]
+fn a_table_of_a_case_replaces_a_value() {
+    let text = format!(
+        r#"{BASE}
+        [sweep.cases.starts.apart]
+        flow.0.start = {{ first = "1 s", every = "2 s" }}
+        "#
+    );
+    let read = |text: &str| Sweep::from_toml(text, "test.toml").unwrap_or_else(|e| panic!("{e}"));
+    let sweep = read(&text);
+    let point = sweep.point(0).unwrap_or_else(|e| panic!("{e}"));
+    let written = sweep.to_toml_with_defaults().expect("it was read");
+    let again = read(&written).point(0).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(point.scenario, again.scenario);
+}
+
 #[test]
 fn swept_quantities_are_numbers_for_plots() {
     let text = format!("{BASE}[sweep]\ngrid.link.bottleneck.delay = [\"10 ms\", \"1 s\"]");
