@@ -8,7 +8,7 @@
 //! * a receiver's clock that runs fast or is set forward: the round trip does not see that clock, so
 //!   the queue is at most what the round trip has above its own minimum;
 //! * jitter: few samples of a noisy delay have a high minimum, so the span holds as many samples as
-//!   the interarrival jitter (RFC 3550 §6.4.1) asks for;
+//!   the interarrival jitter (RFC 3550 §6.4.1) asks for, less what our own groups of packets explain;
 //! * delay that a test has shown not to answer to our rate (a longer route, a link layer that holds
 //!   packets back): it becomes the [`floor`](DelayEstimator::set_floor), which sinks slowly.
 
@@ -19,6 +19,34 @@ use super::tuning::delay::*;
 use crate::rate::AckPoint;
 use crate::rate::path_history::BaseDelay;
 use crate::time::{Duration, Instant};
+
+/// What the path serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Service {
+    /// Bytes of a full packet.
+    pub packet: f64,
+    /// Bytes per second.
+    pub rate: f64,
+}
+
+impl Service {
+    /// Seconds in which it serves so many bytes.
+    fn time_of(self, bytes: f64) -> f64 {
+        bytes / self.rate.max(1.0)
+    }
+
+    /// What the delay of a packet differs by from that of the one before, seconds, which nothing explains: packets
+    /// arrive as far apart as they were sent from an empty queue, give or take one that was being served, and as far
+    /// as what lies between them takes from a busy bottleneck. (Those of a group leave together and wait for each other.)
+    fn unexplained(self, last: &AckPoint, ack: &AckPoint) -> f64 {
+        let change = ack.one_way_delay() - last.one_way_delay();
+        let sent = ack.sent_at.saturating_since(last.sent_at).as_secs_f64();
+        let between = ack.sent_total.saturating_sub(last.sent_total) as f64;
+        let empty = (change.abs() - self.time_of(self.packet)).max(0.0);
+        let busy = (change - (self.time_of(between) - sent)).abs();
+        empty.min(busy)
+    }
+}
 
 /// See the module's text. Times are seconds.
 #[derive(Debug)]
@@ -35,7 +63,7 @@ pub(super) struct DelayEstimator {
     jitter: f64,
     /// Differences seen, as many as count.
     count: u32,
-    last: Option<f64>,
+    last: Option<AckPoint>,
     /// Mean difference between the least delays of neighbouring spans, the last one and its time.
     wander: f64,
     last_span: Option<(Instant, f64)>,
@@ -66,18 +94,17 @@ impl Default for DelayEstimator {
 
 impl DelayEstimator {
     /// Takes the newest acknowledged packet, the latest round trip and the least of the connection, of which the
-    /// handshake's is one; delays come in steps of `grain`, the time that a packet takes at the bottleneck, which is
-    /// no jitter. Returns the queueing delay that this packet saw, floor included.
+    /// handshake's is one, seconds. Returns the queueing delay that this packet saw, floor included.
     pub(super) fn update(
         &mut self,
         now: Instant,
         ack: &AckPoint,
         (round_trip, least_trip): (f64, f64),
-        grain: f64,
+        service: Service,
     ) -> f64 {
         let delay = ack.one_way_delay();
-        if let Some(last) = self.last.replace(delay) {
-            let difference = ((delay - last).abs() - grain).max(0.0);
+        if let Some(last) = self.last.replace(*ack) {
+            let difference = service.unexplained(&last, ack);
             self.count = self.count.saturating_add(1);
             let weight = JITTER_WEIGHT.max(1.0 / f64::from(self.count));
             self.jitter += (difference - self.jitter) * weight;
@@ -91,7 +118,8 @@ impl DelayEstimator {
         }
         let there_and_back = self.round_trip.update(now, round_trip);
         // The handshake's packets are smaller.
-        self.unseen = (self.round_trip.least() - least_trip - grain).max(0.0);
+        self.unseen =
+            (self.round_trip.least() - least_trip - service.time_of(service.packet)).max(0.0);
         let certain_at = self.certain_at.get_or_insert(now);
         if one_way < NEAR && self.unseen < NEAR {
             (*certain_at, self.doubt_after) = (now, MEMORY);
@@ -220,6 +248,11 @@ impl HighRoundTrip {
 mod tests {
     use super::*;
 
+    const SERVICE: Service = Service {
+        packet: 1500.0,
+        rate: 15e6,
+    };
+
     /// Samples every millisecond for `millis`; `delay` gives forward delay and the receiver's clock
     /// error in seconds. Returns the standing queue over 50 ms at the end.
     fn standing(millis: u64, delay: impl Fn(u64) -> (f64, f64)) -> f64 {
@@ -230,7 +263,7 @@ mod tests {
             let received = Duration::from_secs_f64(100.0 + ms as f64 / 1e3 + forward + error);
             let ack = AckPoint::new(received, sent_at, 1500 * (ms + 1), 1500 * (ms + 1));
             let now = sent_at + Duration::from_secs_f64(forward + 0.025);
-            let queue = estimator.update(now, &ack, (forward + 0.025, 0.050), 0.0001);
+            let queue = estimator.update(now, &ack, (forward + 0.025, 0.050), SERVICE);
             samples.push(ack, queue, 1.0);
             let least = samples.least_delay(0.05);
             estimator.end_span(now, least, 0.05);
@@ -265,7 +298,7 @@ mod tests {
                 let now = Instant::ZERO + Duration::from_millis(ms);
                 let received = Duration::from_millis(100_000 + ms);
                 let ack = AckPoint::new(received, now, 1500 * (ms + 1), 1500 * (ms + 1));
-                estimator.update(now, &ack, (0.054, least), 0.0001);
+                estimator.update(now, &ack, (0.054, least), SERVICE);
                 if estimator.base_is_doubtful(now) {
                     at.push(ms / 1000);
                     estimator.is_looked_for(now);
@@ -278,6 +311,28 @@ mod tests {
         assert_eq!(at, [5, 15, 35]);
         assert!((unseen - 0.0039).abs() < 1e-6, "{unseen}");
         assert!(doubted(0.0535).0.is_empty(), "as short as the handshake's");
+    }
+
+    #[test]
+    fn packets_that_leave_in_groups_are_no_jitter() {
+        // Ten leave together every 10 ms, each takes 1 ms at the bottleneck, of every third nothing is heard.
+        let service = Service {
+            packet: 1500.0,
+            rate: 1.5e6,
+        };
+        let jitter = |extra: f64| {
+            let mut estimator = DelayEstimator::default();
+            for n in (0..3000_u64).filter(|n| n % 3 > 0) {
+                let sent_at = Instant::ZERO + Duration::from_millis(n / 10 * 10);
+                let odd = extra * (n / 2 % 2) as f64;
+                let received = Duration::from_secs_f64(100.0 + n as f64 / 1e3 + odd);
+                let ack = AckPoint::new(received, sent_at, 1500 * (n + 1), 1500 * (n + 1));
+                estimator.update(sent_at, &ack, (0.060, 0.050), service);
+            }
+            estimator.jitter()
+        };
+        assert!(jitter(0.0) < 0.0001, "{}", jitter(0.0));
+        assert!(jitter(0.004) > 0.001, "{}", jitter(0.004));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use super::{AckPoint, Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use cruise::Cruise;
 use cubic::CubicWindow;
-use delay::{DelayEstimator, HighRoundTrip};
+use delay::{DelayEstimator, HighRoundTrip, Service};
 use drain::Drains;
 use elasticity::{Flow, ServiceVariation};
 use loss::{Outage, PathLoss, Stretch};
@@ -384,9 +384,12 @@ impl PathModel {
         }
         let now = feedback.now;
         let latest = feedback.rtt.latest();
-        let grain = self.packet_time(1.0);
+        let service = Service {
+            packet: self.packet,
+            rate: self.estimate,
+        };
         let trips = (latest.as_secs_f64(), feedback.rtt.min().as_secs_f64());
-        let delay = self.delay.update(now, &ack, trips, grain);
+        let delay = self.delay.update(now, &ack, trips, service);
         self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
         self.rtt = self.delay.round_trip().max(bounds::LEAST_ROUND_TRIP);
         // What an outage loses has no round trip, but is in flight for as long.
