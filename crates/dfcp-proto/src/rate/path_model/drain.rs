@@ -16,6 +16,7 @@ use super::tuning::spans;
 use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
+use std::collections::VecDeque;
 
 /// A drain, until what it showed is known.
 #[derive(Clone, Copy, Debug)]
@@ -47,16 +48,19 @@ enum Kind {
     Look,
 }
 
-/// What rounds without a drain lost.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the last rounds without a drain lost.
+#[derive(Debug, Default)]
 struct Rounds {
     /// Drains of others may last until then.
     from: Option<Instant>,
-    count: u32,
-    /// Packets sent and lost, and the least share that one of them lost.
+    last: VecDeque<RoundLoss>,
+}
+
+/// Packets that a round sent, and the share of them that was lost.
+#[derive(Clone, Copy, Debug)]
+struct RoundLoss {
     packets: f64,
-    lost: f64,
-    least: Option<f64>,
+    share: f64,
 }
 
 impl Rounds {
@@ -65,27 +69,36 @@ impl Rounds {
         if now < from || round.packets < LEAST_PACKETS {
             return;
         }
-        self.count += 1;
-        self.packets += round.packets;
-        self.lost += round.loss() * round.packets;
-        let least = self.least.unwrap_or(1.0);
-        self.least = Some(least.min(round.loss()));
+        self.last.push_back(RoundLoss {
+            packets: round.packets,
+            share: round.loss(),
+        });
+        if self.last.len() > ROUNDS {
+            self.last.pop_front();
+        }
+    }
+
+    /// Whether they are enough to compare a rest with.
+    fn are_enough(&self) -> bool {
+        self.last.len() >= LEAST_ROUNDS
     }
 
     /// Share lost.
     fn mean(&self) -> f64 {
-        self.lost / self.packets.max(1.0)
+        let packets: f64 = self.last.iter().map(|round| round.packets).sum();
+        let lost: f64 = self.last.iter().map(|r| r.packets * r.share).sum();
+        lost / packets.max(1.0)
     }
 
     /// Whether so much less is lost at `rest`, a share `loss` of so many packets, that chance does not explain it:
-    /// less than in any round, and less than what independent losses come to. Losses in bursts leave rounds
-    /// without any, so that no rest loses less than all rounds did.
+    /// less than in all rounds but one of [`LEAST_ROUNDS`], and less than what independent losses come to. Losses in
+    /// bursts leave many rounds without any, and no rest loses less than those.
     fn heal_at_rest(&self, loss: f64, packets: f64) -> bool {
+        let as_little = self.last.iter().filter(|round| round.share <= loss).count();
+        let is_rare = (as_little + 1) * (LEAST_ROUNDS + 1) <= self.last.len() + 1;
         let mean = self.mean();
         let chance = CERTAIN * (mean * (1.0 - mean) / packets).sqrt();
-        self.count >= LEAST_ROUNDS
-            && self.least.is_some_and(|least| loss < least)
-            && mean > loss + tolerance(loss) + chance
+        is_rare && mean > loss + tolerance(loss) + chance
     }
 }
 
@@ -96,9 +109,7 @@ pub(super) struct Drains {
     /// No other before.
     again_from: Instant,
     looks: Looks,
-    /// Rounds since the last deep drain or moment to look, and those before that moment.
     rounds: Rounds,
-    earlier: Rounds,
 }
 
 impl Drains {
@@ -113,28 +124,15 @@ impl Drains {
         self.drain.is_some()
     }
 
+    /// Whether all have seen since the last moment to look that the path loses less than this by itself.
+    pub(super) fn contradict(&self, now: Instant, lost: f64) -> bool {
+        self.looks.contradict(now, lost)
+    }
+
     /// A round is over that had no drain in it.
     pub(super) fn end_round(&mut self, now: Instant, round: &Stretch) {
         if self.drain.is_none() {
             self.rounds.add(now, round);
-        }
-    }
-
-    /// Compares the next rest with the rounds from here on, if they are enough.
-    fn turn(&mut self, now: Instant) {
-        let from = self.rounds.from.map(|from| from.max(now));
-        let next = Rounds {
-            from,
-            ..Rounds::default()
-        };
-        self.earlier = std::mem::replace(&mut self.rounds, next);
-    }
-
-    /// The rounds that a rest is compared with.
-    fn before(&self) -> Rounds {
-        match self.rounds.count < LEAST_ROUNDS {
-            true => self.earlier,
-            false => self.rounds,
         }
     }
 }
@@ -197,9 +195,8 @@ impl PathModel {
         if !self.drains.looks.pass(now) {
             return false;
         }
-        self.drains.turn(now);
         let lost = self.loss.recent().max(self.loss.mean);
-        let can_compare = self.drains.before().count >= LEAST_ROUNDS;
+        let can_compare = self.drains.rounds.are_enough();
         // Who loses most looks for the sake of others, too: they would see less without him.
         let is_telling = can_compare || lost > MOST_OF_ROUND;
         is_telling && self.drains.looks.is_due(lost) && !self.is_noisy(now)
@@ -271,13 +268,13 @@ impl PathModel {
 
     /// Compares what was lost while everybody sent little, in `drain`, with what was lost before.
     fn judge_rest(&mut self, now: Instant, drain: &Drain, rest: &Stretch) {
-        let before = self.drains.before();
         let is_known = rest.packets >= LEAST_PACKETS;
         // Laplace's rule of succession.
         let lost = (rest.loss() * rest.packets + 1.0) / (rest.packets + 2.0);
-        let heals = is_known && before.heal_at_rest(lost, rest.packets);
+        let before = self.drains.rounds.mean();
+        let heals = is_known && self.drains.rounds.heal_at_rest(lost, rest.packets);
         if drain.kind == Kind::Deep || heals {
-            (self.drains.rounds, self.drains.earlier) = (Rounds::default(), Rounds::default());
+            self.drains.rounds = Rounds::default();
             self.delay.lower_floor(drain.least.max(0.0));
         }
         match drain.kind {
@@ -286,10 +283,11 @@ impl PathModel {
                 self.drop_test();
                 self.unhealed = None;
                 self.before_loss = None;
+                self.drains.looks.heal(now, lost);
                 let sent_until = self.sent_total;
                 self.blame_rate(now, drain.delivered, lost, sent_until);
             }
-            Kind::Look => self.drains.looks.found(lost, rest.packets, before.mean()),
+            Kind::Look => self.drains.looks.found(lost, rest.packets, before),
             _ => self.loss.rest(lost),
         }
     }
@@ -322,6 +320,24 @@ mod tests {
         assert!(!flood.heal_at_rest(0.25, 64.0), "as much as in some rounds");
         let few = rounds(|number| f64::from(u8::from(number < 40) * 50));
         assert!(!few.heal_at_rest(0.02, 64.0), "rounds without loss");
+        // After the last one healed it began with rounds that lost nothing.
+        let again = rounds(|number| f64::from(u8::from(number > 17) * 50));
+        assert!(again.heal_at_rest(0.02, 64.0));
+    }
+
+    #[test]
+    fn a_flood_is_compared_with_what_it_loses_now() {
+        let mut grown = rounds(|_| 0.0);
+        let round = Stretch {
+            sent: 100.0,
+            delivered: 60.0,
+            packets: 100.0,
+            seconds: 0.1,
+        };
+        for _ in 0..ROUNDS {
+            grown.add(Instant::ZERO + Duration::from_secs(6), &round);
+        }
+        assert!(grown.heal_at_rest(0.02, 64.0));
     }
 
     #[test]

@@ -6,11 +6,14 @@
 //! between them: that of their clocks. At multiples of five seconds each who loses much sends less for a moment, as for
 //! a deep drain. What is lost then, though nobody sends more than the path carries, is lost at any rate.
 //!
+//! Until the next look no test of a single sender is believed that finds that the path loses it all the same: one
+//! after the other would take what the others make for the path's, and each send more for it.
+//!
 //! Whose clock is off looks alone, and sees no less lost. So a look that finds nothing proves nothing and changes
 //! nothing, but that the next one comes later.
 
 use super::loss::tolerance;
-use super::tuning::look::{EVERY, SELDOM};
+use super::tuning::look::{BELIEVED, EVERY, SELDOM};
 use super::tuning::loss::{CERTAIN, NO_WINDOW};
 use crate::time::Instant;
 
@@ -21,6 +24,8 @@ pub(super) struct Looks {
     last: Option<u64>,
     /// What the last look lost, if that explains what was lost before.
     shown: Option<f64>,
+    /// What was lost when all sent less, where that was far less than before, and when that was known.
+    healed: Option<(Instant, f64)>,
 }
 
 impl Looks {
@@ -39,6 +44,19 @@ impl Looks {
             .is_some_and(|rest| lost <= rest + tolerance(rest) + NO_WINDOW);
         self.last
             .is_some_and(|number| !is_shown || number % SELDOM == 0)
+    }
+
+    /// When all sent less, this was lost, far less than before.
+    pub(super) fn heal(&mut self, now: Instant, lost: f64) {
+        self.healed = Some((now, lost));
+    }
+
+    /// Whether a look has shown, since the last moment, that the path loses less than this by itself. A test of one of
+    /// many may find otherwise, as its rate heals nothing.
+    pub(super) fn contradict(&self, now: Instant, lost: f64) -> bool {
+        self.healed.is_some_and(|(at, rest)| {
+            now.saturating_since(at) < BELIEVED && lost > rest + tolerance(rest) + NO_WINDOW
+        })
     }
 
     /// A look lost this share of so many packets, where the rounds before lost `before`.
@@ -77,6 +95,17 @@ mod tests {
         let (early, late) = (looks(0, |_| 0.3), looks(23, |_| 0.3));
         assert_eq!(late, [25, 40, 60, 80]);
         assert!(late[1..].iter().all(|at| early.contains(at)));
+    }
+
+    #[test]
+    fn what_a_look_has_healed_is_no_loss_of_the_path_until_the_next_one() {
+        let mut looks = Looks::default();
+        let after = |millis| Instant::ZERO + Duration::from_millis(millis);
+        assert!(!looks.contradict(after(5200), 0.4), "nothing was seen");
+        looks.heal(after(5200), 0.01);
+        assert!(looks.contradict(after(10_400), 0.4));
+        assert!(!looks.contradict(after(10_400), 0.08), "leaves a window");
+        assert!(!looks.contradict(after(11_300), 0.4), "long ago");
     }
 
     #[test]

@@ -376,6 +376,9 @@ impl PathModel {
         self.unhealed = None;
         let before_loss = self.before_loss.take();
         match cause {
+            LossCause::Path(loss) if self.drains.contradict(now, loss) => {
+                self.loss.postpone(now, settled);
+            }
             LossCause::Path(loss) => {
                 self.loss.verify(loss);
                 // As long as nobody knew, what was delivered passed for all that the path carries.

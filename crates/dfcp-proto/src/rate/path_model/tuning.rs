@@ -275,7 +275,9 @@ pub(super) mod drain {
     pub const PACKETS: f64 = super::loss_test::STRETCH_PACKETS;
     pub const LEAST_PACKETS: f64 = super::loss::LEAST_ROUND;
     /// Rounds that it is compared with, at least: that a rest loses less than each of them is one chance in nine.
-    pub const LEAST_ROUNDS: u32 = 8;
+    pub const LEAST_ROUNDS: usize = 8;
+    /// And at most, the last ones, as a flood grows: six of so many may lose as little by the same chance.
+    pub const ROUNDS: usize = 64;
     /// Time after a drain in which those of others end (the longest one) and what they lose is known.
     pub const AFTER_DRAIN: Duration = Duration::from_millis(1500);
 }
@@ -288,6 +290,8 @@ pub(super) mod look {
     /// of so many, which costs a sender of its own two thousandths (a quarter of 0.15 s in 20 s).
     pub const EVERY: Duration = super::base::MEMORY;
     pub const SELDOM: u64 = 4;
+    /// What one has shown is believed until the next one is judged: it lasts a second at most ([`super::spans::MOST`]).
+    pub const BELIEVED: Duration = Duration::from_secs(6);
     /// What is sent, as a share of what is delivered, until the queue is empty: a quarter less empties one that
     /// overflows in four times what it holds, of which the round trip has one already.
     pub const SHARE: f64 = 0.75;
