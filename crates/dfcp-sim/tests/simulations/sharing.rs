@@ -10,7 +10,7 @@ fn run(round_trips: &str, queue: u32, seed: u64, flows: &[(&str, &str, u32)]) ->
     run_at("100 Mbit/s", round_trips, queue, seed, flows)
 }
 
-/// The same at another rate.
+/// The same at another rate. The clocks of `auto`'s senders are up to a tenth of a second apart, as NTP keeps them.
 fn run_at(
     rate: &str,
     round_trips: &str,
@@ -38,7 +38,7 @@ queue = {{ limit = "{queue} packets" }}
 "#,
         flows.len()
     );
-    for (name, protocol, start) in flows {
+    for (index, (name, protocol, start)) in flows.iter().enumerate() {
         text += &format!(
             r#"
 [[flow]]
@@ -47,6 +47,10 @@ protocol = "{protocol}"
 start = "{start} s"
 "#
         );
+        if *protocol == "auto" {
+            let ahead = index * 37 % 100;
+            text += &format!("sender_clock = {{ offset = \"{ahead} ms\" }}\n");
+        }
     }
     let document = Document::parse(&text, "sharing.toml").expect("valid");
     let scenario = document.scenario().expect("valid");
@@ -246,5 +250,5 @@ fn what_a_look_of_all_has_healed_does_not_come_back_with_their_tests() {
     // it: 0.37 to 0.56 of what they sent was lost.
     let lost = lost_by(6, ("400 Mbit/s", "25 ms", 60), 231..234);
     let said = format!("lost {lost:.3?} (seeds 231 to 233)");
-    assert!(lost.iter().sum::<f64>() < 3.0 * 0.15, "{said}");
+    assert!(lost.iter().sum::<f64>() < 3.0 * 0.25, "{said}");
 }
