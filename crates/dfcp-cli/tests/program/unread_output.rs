@@ -126,13 +126,15 @@ fn who_asks_a_doctor_and_reads_nothing_may_end_it() {
         let mut doctor = bench.program();
         doctor.args(form).arg("--key").arg(bench.path("sender.key"));
         doctor.stdout(write).stderr(Stdio::null());
-        let mut doctor = doctor.spawn().unwrap();
-        let id = Pid::from_raw(doctor.id() as i32);
+        let mut child = doctor.spawn().unwrap();
+        // It has the pipe as well.
+        drop(doctor);
+        let id = Pid::from_raw(child.id() as i32);
         let mut code = None;
         eventually("it waits to be read", || waits_in_a_write(id));
         eventually("it ends", || {
             let _ = kill(id, Signal::SIGINT);
-            code = doctor.try_wait().unwrap();
+            code = child.try_wait().unwrap();
             code.is_some()
         });
         // What it found is the better answer.
