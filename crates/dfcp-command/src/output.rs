@@ -127,6 +127,19 @@ impl Writer {
         }
     }
 
+    /// Halts this thread until all is written that waits now.
+    pub fn wait_for_the_rest(&'static self) {
+        // The thread that writes would wait for itself, and who holds the lock of the jobs as well.
+        let writes = std::thread::current().name() == Some(self.name);
+        let jobs = self.jobs.try_lock().ok().and_then(|jobs| jobs.clone());
+        if let (false, Some(add)) = (writes, jobs) {
+            let (tell, told) = channel();
+            let job = Box::new(move || tell.send(()).unwrap_or_default());
+            let _ = add.send(Waiting { job, _room: None });
+            let _ = told.recv();
+        }
+    }
+
     /// Waits until all is written that waits now, or somebody ends this.
     fn finish(&'static self) {
         if self
@@ -173,6 +186,23 @@ pub fn attended(run: impl FnOnce() -> ExitCode) -> ExitCode {
 /// Writes a line on standard error. One that cannot be written, as where a log's disk is full, ends nothing.
 pub fn tell(line: String) {
     ERR.offer(move || write_err(format!("{line}\n").as_bytes()));
+}
+
+/// Prints what a command is for, at its end: a signal ends the wait for who reads it. Not within a runtime.
+///
+/// # Errors
+/// Those of [`print`](crate::print) or [`print_whole`](crate::print_whole), which `print` is, and the signal.
+pub fn print_at_end(
+    print: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    block_on(async {
+        let (tell, told) = oneshot::channel();
+        OUT.next(move || tell.send(print()).unwrap_or_default());
+        tokio::select! {
+            printed = told => printed.unwrap_or_else(|gone| Err(std::io::Error::other(gone).into())),
+            failure = interrupted() => Err(failure),
+        }
+    })
 }
 
 /// Writes bytes on standard error, by the thread that calls this.

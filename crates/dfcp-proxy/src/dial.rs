@@ -45,6 +45,12 @@ impl Default for Questions {
 }
 
 impl Questions {
+    /// Those of somebody whom nobody answers.
+    #[cfg(test)]
+    pub fn of_dead_names() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
     /// Has `question` answered on another thread, when it is its turn. That goes on, and counts, if nobody waits
     /// for the answer any more.
     async fn ask<T: Send + 'static>(

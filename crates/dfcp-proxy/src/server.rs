@@ -95,6 +95,11 @@ impl Server {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
     /// What it carries.
     pub fn traffic(&self) -> &Traffic {
         &self.0.traffic

@@ -34,7 +34,7 @@
 //! - `source`: the sender's files, [`Sources`]; `store`: the receiver's directory, [`Store`];
 //! - `tree`: groups of a file in its hash tree; `partial`: files that are not whole, and what is noted
 //!   of them; `tenants`: who writes them;
-//! - `space`: room on its disk; `stale`: partial files that nobody came back for;
+//! - `turns`: whose files are compared when; `space`: room on its disk; `stale`: partial files that nobody came back for;
 //! - `ledger`: the receiver's account of a session, which ends as [`Received`];
 //! - `send`, `receive`: the two sides of a session; `read`: how a sender reads its files;
 //! - [`serial`]: the two sides over one stream of bytes, for transports without objects;
@@ -63,6 +63,7 @@ mod stale;
 mod store;
 mod tenants;
 mod tree;
+mod turns;
 
 pub use diary::{Diary, Settled};
 pub use error::Error;

@@ -2,6 +2,7 @@
 
 mod frame;
 
+pub(crate) use frame::read;
 pub use frame::{MAX_MESSAGE, Reader, write};
 
 use std::fmt;

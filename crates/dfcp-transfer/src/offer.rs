@@ -105,6 +105,17 @@ pub struct Offer {
     holding: Holding,
 }
 
+/// What is known of a path while an offer is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A file or a link.
+    File,
+    /// A directory that is offered.
+    Directory,
+    /// A directory whose path leads through directories.
+    Passed,
+}
+
 /// An offer that was checked.
 #[derive(Debug)]
 pub struct Offered {
@@ -210,16 +221,17 @@ impl Offer {
     /// When a path could lead outside the receiver's directory, is there twice or through a file,
     /// sizes are impossible, or it is more than the receiver takes, or nothing that it takes.
     pub fn finish(self) -> Result<Offered, Rejection> {
-        let mut directories = BTreeMap::new();
+        let mut places = BTreeMap::new();
         let mut total: u64 = 0;
         for entry in &self.entries {
             check_path(&entry.path)
                 .map_err(|reason| format!("{}: {reason}", entry.path))
                 .map_err(Rejection::offer)?;
-            if directories
-                .insert(entry.path.as_str(), entry.directory)
-                .is_some()
-            {
+            let place = match entry.directory {
+                true => Place::Directory,
+                false => Place::File,
+            };
+            if places.insert(entry.path.as_str(), place).is_some() {
                 return Err(Rejection::offer(format!("{} is offered twice", entry.path)));
             }
             total = total
@@ -235,18 +247,7 @@ impl Offer {
         }
         self.check_links()?;
         for entry in &self.entries {
-            let parents = entry
-                .path
-                .match_indices('/')
-                .map(|(at, _)| &entry.path[..at]);
-            for parent in parents {
-                // A directory that is only a part of paths is made as well.
-                if !*directories.entry(parent).or_insert(true) {
-                    let message = format!("{} leads through a file", entry.path);
-                    return Err(Rejection::offer(message));
-                }
-                self.limits.check_count(directories.len())?;
-            }
+            self.check_parents(&entry.path, &mut places)?;
         }
         self.limits.check_bytes(total)?;
         Ok(Offered {
@@ -255,6 +256,29 @@ impl Offer {
             people: self.people,
             holding: self.holding,
         })
+    }
+
+    /// A path leads through directories, those that are only parts of paths among them, which are made as well.
+    /// How many of them were looked at.
+    fn check_parents<'a>(
+        &self,
+        path: &'a str,
+        places: &mut BTreeMap<&'a str, Place>,
+    ) -> Result<usize, Rejection> {
+        let mut looks = 0;
+        for (at, _) in path.rmatch_indices('/') {
+            looks += 1;
+            match places.insert(&path[..at], Place::Passed) {
+                Some(Place::File) => {
+                    let message = format!("{path} leads through a file");
+                    return Err(Rejection::offer(message));
+                }
+                // So does what is above it: a hundred directories are looked at once, not for each file in them.
+                Some(Place::Passed) => break,
+                Some(Place::Directory) | None => self.limits.check_count(places.len())?,
+            }
+        }
+        Ok(looks)
     }
 
     /// Links lead to what is offered before, or to beneath the tree that they are in.

@@ -214,7 +214,10 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let (listed, wishes) = match read_offer(&mut reader, store.limits, &store.offers).await {
+    let alive = store.sessions.begin();
+    let going = alive.going();
+    let offer = read_offer(&mut reader, store.limits, &store.offers, &going);
+    let (listed, wishes) = match offer.await {
         Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {

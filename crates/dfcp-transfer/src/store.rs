@@ -35,6 +35,7 @@ use crate::receive::silence::{Crowd, QUIET};
 use crate::space::Claims;
 use crate::tenants::Tenants;
 use crate::tree::Value;
+use crate::turns::Sessions;
 pub(crate) use incoming::{Begin, How};
 pub(crate) use older::Older;
 use opened::Opened;
@@ -75,6 +76,8 @@ pub struct Store {
     tenants: Tenants,
     /// Which sessions may have to give way to others, and after how long.
     pub(crate) crowd: Crowd,
+    /// Sessions that there are.
+    pub(crate) sessions: Sessions,
     pub(crate) quiet: Duration,
     /// Whose partial files these are, if not the sender's of the session.
     pub(crate) owner: Option<Value>,
@@ -145,6 +148,7 @@ impl Store {
             values: Memory::default(),
             tenants: Tenants::default(),
             crowd: Crowd::default(),
+            sessions: Sessions::default(),
             quiet: QUIET,
             owner: None,
             wanted: None,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey};
 use dfcp_command::text::printable;
-use dfcp_command::{Failure, Kind, block_on, interrupted, print_json, units};
+use dfcp_command::{Failure, Kind, block_on, interrupted, output, units};
 use dfcp_transfer::INTERRUPTED;
 use serde::Serialize;
 
@@ -109,8 +109,9 @@ impl Diagnosis {
             }
         }
         let printed = match json {
-            true => print_json(&self),
-            false => dfcp_command::print(lines.trim_end()),
+            true => output::json(&self)
+                .and_then(|line| output::print_at_end(move || dfcp_command::print_whole(line))),
+            false => output::print_at_end(move || dfcp_command::print(lines.trim_end())),
         };
         if let Some(error) = &self.error {
             dfcp_command::tell!("dfcp: {}", printable(&error.message));

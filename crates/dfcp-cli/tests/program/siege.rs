@@ -5,13 +5,14 @@ mod insiders;
 #[path = "../../../../fuzz/src/raw.rs"]
 #[allow(dead_code)]
 mod raw;
+mod readers;
 mod spoofed;
 mod stallers;
 mod strangers;
 mod wanderers;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ const DESCRIPTORS: u64 = 256;
 pub struct Siege<'a> {
     receiver: SocketAddr,
     key: &'a str,
+    /// Where it puts what it receives.
+    directory: PathBuf,
     /// Packets or messages that each attack sends in a second at most.
     rate: Option<u32>,
     /// Priority of the attackers' threads.
@@ -45,6 +48,7 @@ impl<'a> Siege<'a> {
         Self {
             receiver: receiver.address,
             key: &bench.receiver_key,
+            directory: bench.path("received"),
             rate,
             nice: 0,
             began: Instant::now(),
@@ -100,7 +104,7 @@ const ATTACKS: [(&str, Attack); 9] = [
 ];
 
 /// Others, of who was let in above all.
-const FROM_WITHIN: [(&str, Attack); 7] = [
+const FROM_WITHIN: [(&str, Attack); 9] = [
     ("sessions from everywhere", wanderers::storms),
     ("sessions that move on and on", wanderers::moves),
     ("resets", wanderers::resets),
@@ -108,6 +112,8 @@ const FROM_WITHIN: [(&str, Attack); 7] = [
     ("sessions that stall", stallers::stalls),
     ("offers of a million names", stallers::million_names),
     ("floods of all messages", stallers::control_floods),
+    ("files that are there", readers::comparisons),
+    ("offers of deep paths", readers::deep_offers),
 ];
 
 /// Largest resident size of a process so far, bytes.
@@ -280,7 +286,9 @@ fn bench_goodput_under_siege() {
     let file = bench.write("file", BENCH_BYTES);
     let (mut shares, mut costs) = (Vec::new(), Vec::new());
     let only = std::env::var("DFCP_SIEGE_ONLY").unwrap_or_default();
-    let attacks = ATTACKS.into_iter().filter(|(name, _)| name.contains(&only));
+    let all = ATTACKS.into_iter();
+    let all = all.chain(FROM_WITHIN.into_iter().filter(|_| !only.is_empty()));
+    let attacks = all.filter(|(name, _)| name.contains(&only));
     let attacks: Vec<_> = attacks.collect();
     for round in 0..ROUNDS {
         let [first, second] = match round % 2 {

@@ -113,6 +113,48 @@ fn a_receiver_that_nobody_reads_ends_when_it_is_asked_again() {
     assert_eq!(rest(read), "");
 }
 
+#[test]
+fn who_asks_a_doctor_and_reads_nothing_may_end_it() {
+    // The system gives it to nobody else so soon.
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = free.local_addr().unwrap().to_string();
+    drop(free);
+    for form in [&["doctor", &nobody][..], &["probe", "--json", &nobody]] {
+        let bench = Bench::new();
+        let (read, write) = pipe();
+        fill(&write);
+        let mut doctor = bench.program();
+        doctor.args(form).arg("--key").arg(bench.path("sender.key"));
+        doctor.stdout(write).stderr(Stdio::null());
+        let mut child = doctor.spawn().unwrap();
+        // It has the pipe as well.
+        drop(doctor);
+        let id = Pid::from_raw(child.id() as i32);
+        let mut code = None;
+        eventually("it waits to be read", || waits_in_a_write(id));
+        eventually("it ends", || {
+            let _ = kill(id, Signal::SIGINT);
+            code = child.try_wait().unwrap();
+            code.is_some()
+        });
+        // What it found is the better answer.
+        assert_eq!(code.unwrap().code(), Some(5), "{form:?}");
+        assert_eq!(rest(read), "", "{form:?}");
+    }
+}
+
+/// Whether a thread of a process waits until somebody reads a pipe.
+fn waits_in_a_write(id: Pid) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    tasks.flatten().any(|task| {
+        // The number of the system call, and its first argument.
+        let call = std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        let mut words = call.split(' ');
+        let write = nix::libc::SYS_write.to_string();
+        words.next() == Some(&write) && words.next() == Some("0x1")
+    })
+}
+
 /// A program with a standard error that nobody reads from now on, and what it said until then.
 struct Silenced {
     child: Child,

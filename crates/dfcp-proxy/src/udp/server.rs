@@ -37,6 +37,9 @@ const REMEMBERED_NAMES: usize = 256;
 /// says first to a few hosts. More are dropped.
 const ASKED: usize = 8;
 const WAITING_FOR_NAME: usize = 4;
+/// Bytes of all that wait for names: more than as many datagrams have as fit into packets, or one of the longest. Names
+/// of dead zones are waited for, by a key with all its associations, for half an hour.
+const WAITING_BYTES: usize = 65_536;
 
 /// What came of a question for a name.
 type Found = (Target, Result<SocketAddr, Refusal>);
@@ -58,6 +61,8 @@ pub(crate) struct Exit {
     /// What was sent to; only these may answer (RFC 4787 §5, address-dependent filtering).
     spoken_to: HashSet<IpAddr>,
     names: HashMap<Target, Name>,
+    /// Bytes that wait for names.
+    waiting: usize,
     questions: Questions,
     lookups: JoinSet<Found>,
     /// Hosts of which a refusal was reported: one for each.
@@ -104,6 +109,7 @@ impl Exit {
             judged: HashMap::new(),
             spoken_to: HashSet::new(),
             names: HashMap::new(),
+            waiting: 0,
             questions,
             lookups: JoinSet::new(),
             told: HashSet::new(),
@@ -116,9 +122,11 @@ impl Exit {
         if let Host::Ip(ip) = host.host {
             return self.send_to(SocketAddr::new(ip, host.port), &payload);
         }
+        let fits = self.waiting + payload.len() <= WAITING_BYTES;
         match self.names.get_mut(&host) {
             Some(Name::Asked(waiting)) => {
-                if waiting.len() < WAITING_FOR_NAME {
+                if fits && waiting.len() < WAITING_FOR_NAME {
+                    self.waiting += payload.len();
                     waiting.push(payload);
                 }
             }
@@ -126,11 +134,13 @@ impl Exit {
                 let address = *address;
                 self.send_to(address, &payload);
             }
-            _ if self.lookups.len() >= ASKED => {}
+            _ if !fits || self.lookups.len() >= ASKED => {}
             _ => {
                 if self.names.len() >= REMEMBERED_NAMES {
-                    self.names.clear();
+                    // Those that were asked for stay: something waits for them.
+                    self.names.retain(|_, name| matches!(name, Name::Asked(_)));
                 }
+                self.waiting += payload.len();
                 self.names.insert(host.clone(), Name::Asked(vec![payload]));
                 let (settings, questions) = (self.settings.clone(), self.questions.clone());
                 self.lookups.spawn(async move {
@@ -146,6 +156,7 @@ impl Exit {
         let Some(Name::Asked(waiting)) = self.names.remove(&host) else {
             return;
         };
+        self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
         match found {
             Ok(address) => {
                 self.names
@@ -253,5 +264,55 @@ fn bind() -> io::Result<(UdpSocket, bool)> {
             let socket = open(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into())?;
             Ok((socket, false))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::Limits;
+    use crate::server::{Server, ServerConfig};
+
+    #[tokio::test]
+    async fn what_waits_for_dead_names_is_bounded_however_long_datagrams_are() {
+        let server = Server::new(ServerConfig {
+            settings: Settings::default(),
+            limits: Arc::new(|_| Limits::default()),
+            report: Arc::new(|_| {}),
+        });
+        let mut exit = Exit::open(server.inner(), Questions::of_dead_names()).unwrap();
+        let host = |i| Target {
+            host: Host::Name(format!("{i}.invalid")),
+            port: 53,
+        };
+        let say = |exit: &mut Exit, bytes: usize| {
+            for i in 0..2 * ASKED {
+                for _ in 0..2 * WAITING_FOR_NAME {
+                    let payload = Bytes::from(vec![7; bytes]);
+                    let host = host(i);
+                    exit.send(Packet { host, payload });
+                }
+            }
+            let names = exit.names.values();
+            let waiting = names.map(|name| match name {
+                Name::Asked(waiting) => waiting.iter().map(Bytes::len).sum(),
+                Name::Known(..) => 0,
+            });
+            waiting.sum::<usize>()
+        };
+        // What a program says first to a few hosts waits as long as they are asked for.
+        assert_eq!(say(&mut exit, 1400), ASKED * WAITING_FOR_NAME * 1400);
+        let refuse = |exit: &mut Exit| {
+            for i in 0..ASKED {
+                let refusal = Refusal::new(Status::HostUnreachable, "dead");
+                exit.learn((host(i), Err(refusal)));
+            }
+            exit.lookups = JoinSet::new();
+        };
+        refuse(&mut exit);
+        assert_eq!(say(&mut exit, 30_000), 60_000);
+        refuse(&mut exit);
+        // Room comes back.
+        assert_eq!(say(&mut exit, 65_000), 65_000);
     }
 }

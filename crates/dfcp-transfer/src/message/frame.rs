@@ -30,6 +30,11 @@ pub async fn write<W: AsyncWrite + Unpin>(
     Ok(stream.write_all(&framed).await?)
 }
 
+/// The message of a text.
+pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(text).map_err(|error| Error::Protocol(format!("not a message: {error}")))
+}
+
 /// Reads messages.
 #[derive(Debug)]
 pub struct Reader<R = RecvStream> {
@@ -38,6 +43,8 @@ pub struct Reader<R = RecvStream> {
     started: bool,
     /// Bytes of whole messages that were read.
     taken: Arc<AtomicU64>,
+    /// Whether others had no turn since the last message.
+    is_due: bool,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -48,6 +55,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             buffer: Vec::new(),
             started: false,
             taken: Arc::default(),
+            is_due: false,
         }
     }
 
@@ -71,10 +79,19 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// # Errors
     /// When what comes is no such message, or the stream fails.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
+        let text = self.next_text().await?;
+        text.map(|text| read(&text)).transpose()
+    }
+
+    /// The text of the next message. May be cancelled and called again.
+    pub(crate) async fn next_text(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        // Who sends many at a time keeps no other session waiting for longer than one takes.
+        if std::mem::take(&mut self.is_due) {
+            tokio::task::yield_now().await;
+        }
         loop {
             if let Some(message) = self.take()? {
-                let message = serde_json::from_slice(&message)
-                    .map_err(|error| Error::Protocol(format!("not a message: {error}")))?;
+                self.is_due = true;
                 return Ok(Some(message));
             }
             let mut chunk = [0; 16 << 10];

@@ -532,3 +532,24 @@ fn all_bytes_of_an_honest_offer_are_explained() {
         );
     }
 }
+
+#[test]
+fn directories_are_looked_at_once_however_many_files_are_in_them() {
+    const FILES: usize = 1000;
+    let deep = "d/".repeat(99);
+    let entries: Vec<_> = (0..FILES).map(|i| file(&format!("{deep}{i}"))).collect();
+    let offer = Offer::new(EVERYTHING, &Memory::default());
+    let mut places = BTreeMap::new();
+    let looks = entries
+        .iter()
+        .map(|entry| offer.check_parents(&entry.path, &mut places));
+    assert_eq!(looks.map(Result::unwrap).sum::<usize>(), 99 + FILES - 1);
+    // A file in the way is found from either side, beside directories that are known.
+    let (above, below) = (file("a/b"), file("a/b/c/d"));
+    for entries in [[above.clone(), below.clone()], [below, above]] {
+        let known = [directory("a"), file("a/x/y")];
+        let all: Vec<_> = known.into_iter().chain(entries).collect();
+        let rejection = check(&all).unwrap_err();
+        assert_eq!(rejection.message, "a/b/c/d leads through a file");
+    }
+}

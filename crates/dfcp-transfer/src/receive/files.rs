@@ -1,6 +1,6 @@
 //! What is done with one file, or one object, of a session.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use dfcp::{IncomingObject, ObjectSummary, Progress, RecvStream};
 use tokio::sync::{OnceCell, Semaphore};
@@ -13,6 +13,7 @@ use crate::space::{Claim, Streamed};
 use crate::store::{Ask, Begin, Folder, How, Older, Store};
 use crate::tenants::Tenant;
 use crate::tree::{MIN_GROUP, Value};
+use crate::turns::Going;
 
 /// Bytes of a pack that are put on the disk together: what a kill costs of a large file, too.
 const BATCH: usize = MIN_GROUP as usize;
@@ -29,7 +30,7 @@ pub(super) struct Files {
     /// What it has of the disk.
     pub claim: Arc<Claim>,
     /// Ends with the session: nobody wants any more what takes long to find out.
-    pub session: Weak<()>,
+    pub session: Going,
     /// What this side does at them.
     pub work: Work,
 }
@@ -154,7 +155,7 @@ impl Files {
     }
 
     fn open_parts(&self, entry: &Entry, how: How<'_>) -> Examined {
-        let is_over = self.session.strong_count() == 0;
+        let is_over = self.session.is_over();
         if entry.size <= crate::MAX_SMALL || self.wishes.anew || is_over {
             return Examined::Nothing;
         }
@@ -294,9 +295,9 @@ impl Files {
         };
         let (path, session) = (self.entry(part.index).path.clone(), self.session);
         let work = move || {
+            let reading = session.read();
             for &(offset, length) in &part.extents {
-                let go_on = || session.strong_count() > 0;
-                let made = partial.hole(&(offset..offset + length), go_on);
+                let made = partial.hole(&(offset..offset + length), || reading.go_on());
                 made.map_err(|error| crate::store::target(&path, error))?;
             }
             Ok(())
@@ -467,7 +468,7 @@ mod tests {
         };
         partial.write(&vec![7; MIN_GROUP as usize], 0).unwrap();
         drop(partial);
-        let (alive, progress) = (Arc::new(()), Progress::default());
+        let (alive, progress) = (store.sessions.begin(), Progress::default());
         let claim = store.claim(&[], &[], &progress).unwrap();
         let entries = Arc::new(vec![entry]);
         for (anew, is_over, used) in [
@@ -488,8 +489,8 @@ mod tests {
                 gate: Arc::new(Semaphore::new(1)),
                 claim: claim.clone(),
                 session: match is_over {
-                    true => Weak::new(),
-                    false => Arc::downgrade(&alive),
+                    true => store.sessions.begin().going(),
+                    false => alive.going(),
                 },
                 work: Work::default(),
             };

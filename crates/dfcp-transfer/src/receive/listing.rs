@@ -8,8 +8,9 @@ use tokio::time::{Instant, timeout_at};
 use super::PATIENCE;
 use crate::Error;
 use crate::memory::Memory;
-use crate::message::{FromSender, MAX_MESSAGE, Reader, Wishes};
+use crate::message::{FromSender, MAX_MESSAGE, Reader, Wishes, read};
 use crate::offer::{self, Limits, Offer};
+use crate::turns::Going;
 
 /// How long a whole offer may take beside what its parts need: three times a part's patience, for a path
 /// that stands still now and then, and for a sender that has other things to do.
@@ -23,19 +24,21 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
     limits: Limits,
     offers: &Memory,
+    session: &Going,
 ) -> Result<(offer::Offered, Wishes), Error> {
     let mut offer = Offer::new(limits, offers);
     let mut wished = Wishes::default();
-    let start = Instant::now();
+    let mut start = Instant::now();
     // Bytes of parts, of each at most what its content explains: spaces between words buy no time.
     let mut worth = 0;
+    let mut list = session.list();
     loop {
         let due = start + SLACK + Duration::from_secs(worth / SLOWEST);
         let heard = reader.bytes_of_messages();
-        let part = timeout_at(due.min(Instant::now() + PATIENCE), reader.next()).await;
-        match part
-            .map_err(|_| Error::protocol("the sender takes too long to say what it offers"))??
-        {
+        let part = timeout_at(due.min(Instant::now() + PATIENCE), reader.next_text()).await;
+        let part =
+            part.map_err(|_| Error::protocol("the sender takes too long to say what it offers"))??;
+        match list.work(|| part.map(|text| read(&text)).transpose())? {
             Some(FromSender::Offer {
                 version,
                 entries,
@@ -49,13 +52,20 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
                 let explained = offer::most_bytes(&entries, &people);
                 worth += explained.min(reader.bytes_of_messages() - heard);
                 let is_bare = entries.is_empty() && people.is_empty();
-                offer.add(version, entries, people)?;
+                list.work(|| offer.add(version, entries, people))?;
                 if !more {
-                    return Ok((offer.finish()?, wished));
+                    // A list of many takes seconds, which are not those of other sessions.
+                    let finished = tokio::task::spawn_blocking(|| offer.finish()).await;
+                    let listed = finished.map_err(|error| Error::Task(error.to_string()))??;
+                    return Ok((listed, wished));
                 }
                 if is_bare {
                     return Err(Error::protocol("the sender offers nothing, and then more"));
                 }
+                // The sender's time does not run meanwhile.
+                let before = Instant::now();
+                list.rest().await;
+                start += before.elapsed();
             }
             _ => return Err(Error::protocol("the sender offers no files")),
         }
@@ -68,6 +78,7 @@ mod tests {
 
     use super::*;
     use crate::message::{Entry, People, VERSION};
+    use crate::turns::Sessions;
 
     fn entries(count: usize) -> Vec<Entry> {
         let entry = |i| Entry {
@@ -101,6 +112,7 @@ mod tests {
     ) -> (Result<offer::Offered, Error>, Duration) {
         let (mut near, far) = tokio::io::duplex(256 << 10);
         let (mut reader, memory) = (Reader::new(far), Memory::default());
+        let alive = Sessions::default().begin();
         // Directories count as well.
         let limits = Limits {
             files: 101_000,
@@ -108,7 +120,7 @@ mod tests {
         };
         let start = Instant::now();
         let read = async {
-            let offered = read_offer(&mut reader, limits, &memory).await;
+            let offered = read_offer(&mut reader, limits, &memory, &alive.going()).await;
             drop(reader);
             offered
         };
@@ -191,6 +203,34 @@ mod tests {
             offered.is_err() && took < Duration::from_secs(120),
             "{took:?}"
         );
+    }
+
+    /// Whether others have a turn meanwhile, of a sender whose whole offer is there.
+    #[tokio::test]
+    async fn others_have_turns_while_an_offer_is_read_and_checked() {
+        for parts in [1, 10] {
+            let files = entries(400 * parts);
+            let last = parts - 1;
+            let messages = files.chunks(400).enumerate();
+            let messages = messages.map(|(i, files)| framed(&part(files, i < last)));
+            let bytes = messages.collect::<Vec<_>>().concat();
+            let (mut reader, memory) = (Reader::new(&bytes[..]), Memory::default());
+            let alive = Sessions::default().begin();
+            let (going, mut turns) = (alive.going(), 0);
+            let others = async {
+                loop {
+                    turns += 1;
+                    tokio::task::yield_now().await;
+                }
+            };
+            let offered = tokio::select! {
+                biased;
+                offered = read_offer(&mut reader, Limits::default(), &memory, &going) => offered,
+                () = others => unreachable!(),
+            };
+            assert_eq!(offered.unwrap().0.entries.len(), files.len());
+            assert!(turns >= parts, "{turns} turns in {parts} parts");
+        }
     }
 
     #[tokio::test(start_paused = true)]

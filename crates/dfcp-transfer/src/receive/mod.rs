@@ -77,8 +77,11 @@ pub async fn receive(
     // Of two sessions of a sender the one that begins later goes on, however long either is looked at.
     let tenant = Tenant::new(store.owner.unwrap_or(connection.peer().0));
     let (mut control, mut reader) = open(connection).await?;
+    let alive = store.sessions.begin();
     let agree = async {
-        let (listed, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
+        let going = alive.going();
+        let offer = read_offer(&mut reader, store.limits, &store.offers, &going);
+        let (listed, wishes) = offer.await?;
         store.check_wanted(&listed.entries)?;
         let store = store.for_session(wishes, &listed.people, listed.refused)?;
         let (entries, held) = (Arc::new(listed.entries), listed.holding);
@@ -103,7 +106,7 @@ pub async fn receive(
     meter.expect(offered.bytes);
     let ledger = Ledger::new(store, entries, control);
     let (crowd, quiet) = (ledger.store.crowd.clone(), ledger.store.quiet);
-    let mut session = Session::new(connection, ledger, meter, (tenant, wishes, claim));
+    let mut session = Session::new(connection, ledger, meter, (tenant, wishes, claim), alive);
     let (work, messages) = (session.work(), reader.taken());
     let look = || Seen {
         bytes: meter.progress().bytes(),

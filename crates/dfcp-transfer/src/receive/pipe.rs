@@ -17,6 +17,7 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::offer::Limits;
+use crate::turns::Sessions;
 use crate::{DONE, Error};
 
 /// Receives the one file that the peer offers into `out`; `None` if it left without a word. The rest
@@ -31,7 +32,8 @@ pub async fn receive_into(
     let (mut control, mut reader) = open(connection).await?;
     let mut received = Received::default();
     let work = async {
-        let (listed, _) = read_offer(&mut reader, limits, &Memory::default()).await?;
+        let alone = Sessions::default().begin().going();
+        let (listed, _) = read_offer(&mut reader, limits, &Memory::default(), &alone).await?;
         let entries = listed.entries;
         let [entry] = &entries[..] else {
             return Err(only_one().into());

@@ -22,6 +22,7 @@ use crate::partial::Partial;
 use crate::space::Claim;
 use crate::store::Ask;
 use crate::tenants::Tenant;
+use crate::turns::Alive;
 use crate::{DONE, Error, FAILED, TAKEN_OVER};
 use announced::Announcement;
 use held::Held;
@@ -105,7 +106,7 @@ pub(super) struct Session<'a> {
     left: usize,
     told: u64,
     /// What is read of large files ends with it.
-    alive: Arc<()>,
+    alive: Option<Alive>,
 }
 
 impl<'a> Session<'a> {
@@ -114,8 +115,8 @@ impl<'a> Session<'a> {
         ledger: Ledger<SendStream>,
         meter: &'a Meter,
         (tenant, wishes, claim): (Arc<Tenant>, Wishes, Arc<Claim>),
+        alive: Alive,
     ) -> Self {
-        let alive = Arc::new(());
         let files = Files {
             store: ledger.store.clone(),
             entries: ledger.entries.clone(),
@@ -124,7 +125,7 @@ impl<'a> Session<'a> {
             wishes,
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
             claim,
-            session: Arc::downgrade(&alive),
+            session: alive.going(),
             work: Work::default(),
         };
         meter.diary().offered(ledger.entries.clone());
@@ -144,7 +145,7 @@ impl<'a> Session<'a> {
             holes: 0,
             packed: BTreeSet::new(),
             told: 0,
-            alive,
+            alive: Some(alive),
         }
     }
 
@@ -399,7 +400,7 @@ impl<'a> Session<'a> {
             Some(failure) => self.connection.close(FAILED, &failure.to_string()),
         }
         self.come.clear();
-        self.alive = Arc::default();
+        self.alive = None;
         // Without a connection every task ends.
         while let Some(done) = self.tasks.join_next().await {
             match done {

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
@@ -21,6 +21,7 @@ use crate::name;
 use crate::partial::{JOURNAL, Partial};
 use crate::tenants::Tenant;
 use crate::tree::Value;
+use crate::turns::Going;
 
 /// Names tried for a file whose own is taken.
 const MAX_NAMES: u32 = 10_000;
@@ -35,7 +36,7 @@ pub(crate) enum How<'a> {
     /// Nothing that is wanted.
     Anew,
     /// Perhaps a part, which is read as long as this session lasts.
-    Resume(&'a Weak<()>),
+    Resume(&'a Going),
     /// Perhaps a part, and an older version that has these groups.
     Over(&'a Older, &'a [(usize, Value)]),
 }
@@ -110,7 +111,8 @@ impl Store {
         };
         if let Some(session) = session {
             partial.file.set_len(entry.size)?;
-            partial.recover(&journal, &tenant.owner, || session.strong_count() > 0)?;
+            let reading = session.read();
+            partial.recover(&journal, &tenant.owner, || reading.go_on())?;
         }
         if let How::Over(older, wanted) = how {
             older.give(partial, wanted);

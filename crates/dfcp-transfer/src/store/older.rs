@@ -5,13 +5,13 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::Weak;
 
 use super::Store;
 use crate::message::{Entry, Hash, Wishes};
 use crate::partial::Partial;
 use crate::sparse;
 use crate::tree::{Shape, Value};
+use crate::turns::Going;
 
 /// An older version of a file, open, and what was found when it was read.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Older {
     /// Whether it has the size that is offered.
     alike: bool,
     /// Ends with the session.
-    pub(super) session: Weak<()>,
+    pub(super) session: Going,
 }
 
 impl Store {
@@ -45,17 +45,14 @@ impl Store {
     }
 
     /// Reads what is there of a file; `None` if it cannot be read. Ends early with its session.
-    pub(crate) fn older(&self, entry: &Entry, session: &Weak<()>) -> Option<Older> {
+    pub(crate) fn older(&self, entry: &Entry, session: &Going) -> Option<Older> {
         let file = self.open_there(entry).ok()?;
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (shape, size) = (Shape::new(entry.size), metadata.len());
-        let mut values = Vec::new();
+        let (mut values, reading) = (Vec::new(), session.read());
         for i in 0..shape.shared(size) {
-            if session.strong_count() == 0 {
-                break;
-            }
             // A file that was cut off meanwhile, or a disk that fails: the rest comes.
-            let Ok(value) = shape.value(&file, i) else {
+            let Ok(value) = shape.value_while(&file, i, || reading.go_on()) else {
                 break;
             };
             values.push(value);
@@ -91,6 +88,7 @@ impl Older {
     /// Copies these groups.
     pub(super) fn give(&self, partial: &Partial, groups: &[(usize, Value)]) {
         let from = (&self.file, self.data.as_deref());
-        partial.take_over(from, groups, || self.session.strong_count() > 0);
+        let reading = self.session.read();
+        partial.take_over(from, groups, || reading.go_on());
     }
 }

@@ -2,7 +2,6 @@
 //! where these do not tell.
 
 use std::io::{self, Read};
-use std::sync::Weak;
 
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
@@ -12,6 +11,7 @@ use crate::message::{Change, Entry, OnConflict, Outcome, Wishes};
 use crate::name;
 use crate::partial::JOURNAL;
 use crate::tree::check;
+use crate::turns::Going;
 
 /// What is known of a file before anything of it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,13 +133,14 @@ impl Store {
     }
 
     /// The hash of the file that is there, if it has the size of `entry`. Ends early with its session.
-    pub(crate) fn hash_there(&self, entry: &Entry, session: &Weak<()>) -> Option<blake3::Hash> {
+    pub(crate) fn hash_there(&self, entry: &Entry, session: &Going) -> Option<blake3::Hash> {
         let file = self.open_there(entry).ok()?;
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || metadata.len() != entry.size {
             return None;
         }
-        hash(&file, || session.strong_count() > 0).ok()
+        let reading = session.read();
+        hash(&file, || reading.go_on()).ok()
     }
 
     /// The file that is there is the one that is offered, so it gets the time that was offered: the

@@ -333,5 +333,6 @@ fn say_all(lines: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
-    dfcp_command::print(lines.join("\n"))
+    let lines = lines.join("\n");
+    dfcp_command::output::print_at_end(move || dfcp_command::print(lines))
 }

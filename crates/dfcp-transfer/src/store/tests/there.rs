@@ -23,8 +23,8 @@ fn an_older_version_that_changes_while_it_is_copied_gives_what_it_still_has() {
     let before: Vec<u8> = (0..size).map(|i: u64| (i >> 8) as u8).collect();
     fs::write(&path, &before).unwrap();
     let entry = entry("a", size, 0o644);
-    let session = Arc::new(());
-    let older = store.older(&entry, &Arc::downgrade(&session)).unwrap();
+    let session = store.sessions.begin();
+    let older = store.older(&entry, &session.going()).unwrap();
     let shape = crate::tree::Shape::new(size);
     let original = fs::File::open(&path).unwrap();
     let values = (0..shape.count()).map(|i| shape.value(&original, i).unwrap());
@@ -216,8 +216,8 @@ fn what_is_there_of_a_file_is_used_as_its_sender_wants() {
     let store = Store::open(dir.path(), OnConflict::Error).unwrap();
     let size = 5 * crate::tree::MIN_GROUP;
     let offered = entry("a", size, 0o644);
-    let session = Arc::new(());
-    let alive = Arc::downgrade(&session);
+    let session = store.sessions.begin();
+    let alive = session.going();
     let begin = |how: How<'_>| match store.begin(&offered, &tenant(), how).unwrap() {
         Begin::Receive(partial) => partial,
         Begin::Settled(outcome) => panic!("{outcome:?}"),
