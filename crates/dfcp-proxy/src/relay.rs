@@ -32,10 +32,13 @@ const PIECES: u64 = 64 << 20;
 const SMALL: i32 = 1;
 /// Bytes after which a stream is a large one and waits for the small ones (two priorities of PIAS, Bai
 /// et al. 2015): requests, keystrokes and most pages are below it.
-const SMALL_BYTES: u64 = 100_000;
+const SMALL_BYTES: f64 = 100_000.0;
 /// Silence after which a stream begins anew as a small one: the initial RTO of TCP (RFC 6298 §2.1),
 /// after which its congestion window would begin anew, too (RFC 5681 §4.1).
 const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes a second that do not count: what a telephone call makes (64 kbit/s in packets of 20 ms, with their
+/// headers). Who types or plays sends less, and pauses for no second.
+const TRICKLE: f64 = 10_000.0;
 
 /// How long a direction that broke waits for the other one to say why: the far end's reason left there
 /// with the news that it takes no more, and is repeated within a round trip if it was lost. As long
@@ -145,7 +148,8 @@ pub(crate) async fn relay(
 
 /// What a direction has sent lately.
 struct Lately {
-    bytes: u64,
+    /// Beyond a trickle.
+    bytes: f64,
     /// When the last of it had been taken: the time that a stream waits for its turn is no pause of the
     /// program, or streams that waited for long would go before all others with what waited.
     last: Instant,
@@ -153,17 +157,18 @@ struct Lately {
 
 impl Lately {
     fn start() -> Self {
-        let (bytes, last) = (0, Instant::now());
+        let (bytes, last) = (0.0, Instant::now());
         Self { bytes, last }
     }
 
     /// Whether it goes first with these bytes.
-    fn turn(&mut self, bytes: usize) -> Turn {
-        let now = Instant::now();
-        if now.duration_since(self.last) > PAUSE {
-            self.bytes = 0;
-        }
-        self.bytes += bytes as u64;
+    fn turn(&mut self, now: Instant, bytes: usize) -> Turn {
+        let since = now.duration_since(self.last);
+        let left = match since > PAUSE {
+            true => 0.0,
+            false => self.bytes - TRICKLE * since.as_secs_f64(),
+        };
+        self.bytes = left.max(0.0) + bytes as f64;
         match self.bytes <= SMALL_BYTES {
             true => Turn::First,
             false => Turn::Last,
@@ -171,8 +176,8 @@ impl Lately {
     }
 
     /// These bytes have been taken.
-    fn taken(&mut self) {
-        self.last = Instant::now();
+    fn taken(&mut self, now: Instant) {
+        self.last = now;
     }
 }
 
@@ -208,7 +213,7 @@ pub(crate) async fn upload(
                     bytes.shrink_to_fit();
                 }
                 let _held = toll.traffic.hold(bytes.len());
-                let before = std::mem::replace(&mut turn, lately.turn(bytes.len()));
+                let before = std::mem::replace(&mut turn, lately.turn(Instant::now(), bytes.len()));
                 if turn != before {
                     let _ = send.set_priority(if turn == Turn::First { SMALL } else { 0 });
                 }
@@ -216,7 +221,7 @@ pub(crate) async fn upload(
                 send.write_all(&bytes)
                     .await
                     .map_err(|error| Broken::There(error.into()))?;
-                lately.taken();
+                lately.taken(Instant::now());
             }
             Err(error) => {
                 sleep_until((lately.last + REASON_LIMIT).into()).await;
@@ -250,11 +255,15 @@ pub(crate) async fn download(
         match recv.read_chunk(toll.piece()).await.map_err(Broken::There)? {
             Chunk::Data(bytes) => {
                 let _held = toll.traffic.hold(bytes.len());
-                toll.pay(Way::In, bytes.len(), lately.turn(bytes.len()))
-                    .await?;
+                toll.pay(
+                    Way::In,
+                    bytes.len(),
+                    lately.turn(Instant::now(), bytes.len()),
+                )
+                .await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;
                 output.flush().await.map_err(Broken::Here)?;
-                lately.taken();
+                lately.taken(Instant::now());
             }
             Chunk::Gap(n) => return Err(Broken::There(dfcp::Error::Gap(n))),
             Chunk::End => return output.shutdown().await.map_err(Broken::Here),
@@ -266,22 +275,40 @@ pub(crate) async fn download(
 mod tests {
     use super::*;
 
-    /// A connection that has sent much, of which the last was read so long ago.
-    fn large(ago: Duration) -> Lately {
-        let last = Instant::now().checked_sub(ago).unwrap();
-        let bytes = 10 * SMALL_BYTES;
-        Lately { bytes, last }
+    /// A connection that has sent much, of which the last was taken just now.
+    fn large() -> Lately {
+        Lately {
+            bytes: 10.0 * SMALL_BYTES,
+            last: Instant::now(),
+        }
     }
 
     #[test]
     fn a_program_that_paused_goes_first_again_and_one_that_waited_for_its_turn_does_not() {
-        let mut paused = large(2 * PAUSE);
-        assert_eq!(paused.turn(1000), Turn::First);
-        paused.taken();
-        assert_eq!(paused.turn(SMALL_BYTES as usize), Turn::Last);
+        let mut paused = large();
+        let later = paused.last + 2 * PAUSE;
+        assert_eq!(paused.turn(later, 1000), Turn::First);
+        paused.taken(later);
+        assert_eq!(paused.turn(later, SMALL_BYTES as usize), Turn::Last);
         // Its last piece was read two seconds ago, and there was no room for it until now.
-        let mut waited = large(2 * PAUSE);
-        waited.taken();
-        assert_eq!(waited.turn(1000), Turn::Last);
+        let mut waited = large();
+        waited.taken(later);
+        assert_eq!(waited.turn(later, 1000), Turn::Last);
+    }
+
+    #[test]
+    fn who_says_a_little_all_the_time_goes_first_for_ever() {
+        let (mut typing, tick) = (Lately::start(), PAUSE / 50);
+        let mut loading = Lately::start();
+        let start = typing.last;
+        for n in 1..=50 * 600 {
+            let now = start + n * tick;
+            assert_eq!(typing.turn(now, 64), Turn::First, "{n}");
+            // A hundred kilobytes each second.
+            let turn = loading.turn(now, 2000);
+            assert!(turn == Turn::Last || n < 100, "{n}");
+            typing.taken(now);
+            loading.taken(now);
+        }
     }
 }

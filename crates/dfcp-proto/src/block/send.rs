@@ -31,6 +31,8 @@ pub struct SendChannel {
     blocks: BTreeMap<u64, SendBlock>,
     /// Open blocks that the scheduler would give a symbol.
     hungry: BTreeSet<u64>,
+    /// Short messages that it would give one although enough of them is in flight unless it is lost.
+    spare: BTreeSet<u64>,
     /// Blocks cut but not begun.
     unsent: BTreeSet<u64>,
     /// Bytes after the last cut; stays empty with virtual payload.
@@ -72,6 +74,7 @@ impl SendChannel {
             id,
             blocks: BTreeMap::new(),
             hungry: BTreeSet::new(),
+            spare: BTreeSet::new(),
             unsent: BTreeSet::new(),
             pending: Vec::new(),
             pending_len: 0,
@@ -291,7 +294,7 @@ impl SendChannel {
 
     /// Whether open blocks may lack symbols.
     pub fn has_hungry(&self) -> bool {
-        !self.hungry.is_empty()
+        !(self.hungry.is_empty() && self.spare.is_empty())
     }
 
     /// Lets this many more blocks begin.
@@ -466,12 +469,18 @@ impl SendChannel {
     /// Forgets a block.
     fn remove(&mut self, offset: u64) -> Option<RemovedBlock> {
         self.hungry.remove(&offset);
+        self.spare.remove(&offset);
         self.spent.remove(&offset);
         let block = self.blocks.remove(&offset)?;
         if self.blocks.is_empty() {
             free_node(&mut self.blocks);
             // They name blocks.
-            for named in [&mut self.hungry, &mut self.unsent, &mut self.spent] {
+            for named in [
+                &mut self.hungry,
+                &mut self.spare,
+                &mut self.unsent,
+                &mut self.spent,
+            ] {
                 *named = BTreeSet::new();
             }
         }
@@ -488,6 +497,7 @@ impl SendChannel {
         let freed = self.blocks.values().map(SendBlock::len).sum::<u64>() + self.pending_len as u64;
         self.blocks.clear();
         self.hungry.clear();
+        self.spare.clear();
         self.spent.clear();
         self.unsent.clear();
         self.pending = Vec::new();
@@ -518,17 +528,23 @@ impl SendChannel {
 
     fn wants_symbol(&self, offset: u64, policy: Policy<'_>) -> bool {
         self.blocks.get(&offset).is_some_and(|block| {
-            let view = block.view(self.is_awaited());
+            // Who says something more still waits for the answer to what he said before.
+            let is_message = self.id.is_message(block.len());
+            let view = block.view(is_message || self.is_awaited());
             block.may_send() && policy.wants_symbol(&view)
         })
     }
 
     fn refresh(&mut self, offset: u64, policy: Policy<'_>) {
-        if self.wants_symbol(offset, policy) {
-            self.hungry.insert(offset);
-        } else {
-            self.hungry.remove(&offset);
-        }
+        let wants = self.wants_symbol(offset, policy);
+        let block = self.blocks.get(&offset);
+        let is_spare = block.is_some_and(|b| b.is_covered() && self.id.is_message(b.len()));
+        let note = |set: &mut BTreeSet<u64>, is_in| match is_in {
+            true => set.insert(offset),
+            false => set.remove(&offset),
+        };
+        note(&mut self.hungry, wants && !is_spare);
+        note(&mut self.spare, wants && is_spare);
         if self.blocks.get(&offset).is_some_and(SendBlock::is_spent) {
             self.spent.insert(offset);
         }

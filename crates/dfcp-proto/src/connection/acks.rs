@@ -151,20 +151,22 @@ impl Connection {
         let lost = self.detect_losses(now, news, &mut groups);
         let in_flight = self.out.sent.bytes_in_flight();
         let lateness = self.out.sent.lateness();
-        self.out.path.on_feedback(now, |feedback| {
-            feedback.newest = news.newest;
-            feedback.acked_packets = news.acked;
-            feedback.spurious_packets = news.spurious;
-            feedback.lost_packets = lost;
-            feedback.groups = groups;
-            feedback.ce_packets = news.marked;
-            feedback.ect_packets = news.markable;
-            feedback.silence = news.silence;
-            feedback.timeouts = news.timeouts;
-            feedback.lateness = lateness;
-            feedback.bytes_in_flight = in_flight;
-            feedback.path = news.path;
-        });
+        if let Some(lost) = lost {
+            self.out.path.on_feedback(now, |feedback| {
+                feedback.newest = news.newest;
+                feedback.acked_packets = news.acked;
+                feedback.spurious_packets = news.spurious;
+                feedback.lost_packets = lost;
+                feedback.groups = groups;
+                feedback.ce_packets = news.marked;
+                feedback.ect_packets = news.markable;
+                feedback.silence = news.silence;
+                feedback.timeouts = news.timeouts;
+                feedback.lateness = lateness;
+                feedback.bytes_in_flight = in_flight;
+                feedback.path = news.path;
+            });
+        }
         if self.observer.listens() {
             let metrics = self.out.path.metrics(self.out.sent.bytes_in_flight());
             self.observer.tell(now, || Observation::Metrics(metrics));
@@ -174,8 +176,14 @@ impl Connection {
         }
     }
 
-    /// Puts back what lost packets carried; says how many were found, and adds those of `groups`.
-    fn detect_losses(&mut self, now: Instant, news: &AckNews, groups: &mut FateInGroups) -> u64 {
+    /// Puts back what lost packets carried; says how many were found, and adds those of `groups`. `None` if the
+    /// path is another one from now on.
+    fn detect_losses(
+        &mut self,
+        now: Instant,
+        news: &AckNews,
+        groups: &mut FateInGroups,
+    ) -> Option<u64> {
         let rtt = self.loss_rtt();
         let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
@@ -205,11 +213,12 @@ impl Connection {
                 bytes,
             });
         }
+        let mut begins_anew = false;
         for (pn, packet) in lost.drain(..) {
             // Probes for a larger size are expected to vanish.
             let large = (MIN_DATAGRAM + 1..=self.mtu).contains(&packet.size.into());
             if large && self.out.black_hole.on_large_lost(pn) {
-                self.on_black_hole(now);
+                begins_anew |= self.on_black_hole(now);
             }
             self.on_lost(now, packet);
         }
@@ -217,11 +226,12 @@ impl Connection {
         for symbol in self.out.sent.write_off(now, rtt) {
             self.write_off(symbol, false);
         }
-        lost_count
+        (!begins_anew).then_some(lost_count)
     }
 
-    /// The path does not carry packets as large as before any more.
-    fn on_black_hole(&mut self, now: Instant) {
+    /// The path does not carry packets as large as before any more. Whether it is taken for another one: routes
+    /// have changed, and where all that passed were probes their rate may be left, which says nothing of the path.
+    fn on_black_hole(&mut self, now: Instant) -> bool {
         let failed = self.mtu;
         self.set_mtu(MIN_DATAGRAM);
         self.out.mtu_search.on_black_hole(now, self.mtu, failed);
@@ -230,6 +240,13 @@ impl Connection {
             self.write_off(SymbolRef { channel, offset }, false);
         }
         self.stats.black_holes += 1;
+        let path = &self.out.path;
+        let in_round_trip = path.pacing().bytes_in(path.rtt.smoothed());
+        let is_slower_than_new = in_round_trip < path.rate().initial_burst();
+        if is_slower_than_new {
+            self.begin_path(now);
+        }
+        is_slower_than_new
     }
 
     pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {

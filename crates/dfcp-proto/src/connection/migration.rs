@@ -169,12 +169,15 @@ impl Connection {
     }
 
     /// The peer receives at its new address. Unless only its port is another one, as NATs like to
-    /// change it, the path is another one, too, and what was learnt of the last is forgotten (RFC
-    /// 9000 §9.4).
+    /// change it, the path is another one, too.
     fn on_validated(&mut self, now: Instant, from: SocketAddr) {
-        if from.ip() == self.remote.ip() {
-            return;
+        if from.ip() != self.remote.ip() {
+            self.begin_path(now);
         }
+    }
+
+    /// The path is another one: what was learnt of the last is forgotten (RFC 9000 §9.4).
+    pub(super) fn begin_path(&mut self, now: Instant) {
         let sent = self.out.path.sent_total();
         let rate = self.config.profile.rate.make();
         self.out.path = PathControl::new(now, rate, Grouping::Coalesced(self.config.coalescing));

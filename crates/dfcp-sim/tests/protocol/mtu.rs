@@ -54,31 +54,39 @@ fn both_sides_send_and_the_path_changes_twice() {
 
 #[test]
 fn no_stall_at_a_black_hole_is_longer_than_a_second() {
-    let mut pair = established(PairConfig::symmetric(link(50, 40), 23));
-    let mut flows = [Flow::open(
-        &mut pair,
-        Side::Client,
-        ChannelKind::Object,
-        40_000_000,
-    )];
-    run_flows(&mut pair, &mut flows, SECOND);
-    pair.hosts[0].path_mtu = 1280;
-    let (narrow, mut longest, mut last) = (pair.now, MS(0), pair.now);
-    let mut received = flows[0].received;
-    pair.run_until(2 * SECOND, |pair| {
-        flows[0].poll(pair);
-        if flows[0].received > received {
-            received = flows[0].received;
-            longest = longest.max(pair.now.saturating_since(last));
-            last = pair.now;
-        }
-        false
-    });
-    assert!(
-        last.saturating_since(narrow) > MS(1900),
-        "it went on: {flows:?}"
-    );
-    assert!(longest < SECOND, "stood still for {longest:?}");
+    for (mbit, rtt) in [(50, 40), (1000, 1)] {
+        let size = mbit * 500_000;
+        let mut pair = established(PairConfig::symmetric(link(mbit, rtt), 23));
+        let mut flows = [Flow::open(
+            &mut pair,
+            Side::Client,
+            ChannelKind::Object,
+            size,
+        )];
+        run_flows(&mut pair, &mut flows, SECOND);
+        pair.hosts[0].path_mtu = 1280;
+        let (narrow, mut longest, mut last) = (pair.now, MS(0), pair.now);
+        let mut received = flows[0].received;
+        pair.run_until(2 * SECOND, |pair| {
+            flows[0].poll(pair);
+            if flows[0].received > received {
+                received = flows[0].received;
+                longest = longest.max(pair.now.saturating_since(last));
+                last = pair.now;
+            }
+            false
+        });
+        let path = format!("{mbit} Mbit/s, {rtt} ms");
+        assert!(
+            last.saturating_since(narrow) > MS(1900),
+            "{path}: it went on: {flows:?}"
+        );
+        assert!(longest < SECOND, "{path}: stood still for {longest:?}");
+        // As fast as before, but for finding the rate anew.
+        assert!(run_flows(&mut pair, &mut flows, 60 * SECOND));
+        let took = pair.now.saturating_since(narrow);
+        assert!(took < MS(6500), "{path}: {took:?}");
+    }
 }
 
 #[test]

@@ -215,6 +215,71 @@ fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
     assert_eq!(pair.send.waiting_since(before), None, "nothing is left");
 }
 
+/// One block of a message leaves in its first symbol.
+fn say(pair: &mut Pair, policy: Policy<'_>, now: Instant) {
+    pair.write(&bytes(100));
+    let mut buffers = Buffers::default();
+    let new = pair
+        .send
+        .next_new(&mut cutter(&pair.cut, &mut buffers), u64::MAX);
+    let symbol = new.expect("a good block").expect("it waits");
+    let written = pair
+        .send
+        .write_symbol(now, &symbol, &mut Vec::new(), policy);
+    written.expect("a good symbol");
+}
+
+/// Of which messages, by number, copies leave, until none waits any more.
+fn copies(pair: &mut Pair, policy: Policy<'_>, settled: Instant) -> Vec<u64> {
+    let mut blocks = Vec::new();
+    while let Some(symbol) = pair.send.next_repair(policy, settled) {
+        let written = pair
+            .send
+            .write_symbol(settled, &symbol, &mut Vec::new(), policy);
+        written.expect("a good symbol");
+        blocks.push(symbol.offset / 100);
+    }
+    blocks
+}
+
+#[test]
+fn messages_that_follow_each_other_within_a_burst_keep_their_copies() {
+    let spare = InTurn { most: 1, spare: 2 };
+    let policy = policy(&spare);
+    let mut pair = pair(ChannelKind::Stream);
+    let at = |ms| START + Duration::from_millis(ms);
+    for n in 0..3 {
+        say(&mut pair, policy, at(10 * n));
+        let before = at(0) - Duration::from_millis(1);
+        assert!(
+            copies(&mut pair, policy, before).is_empty(),
+            "a burst may go on"
+        );
+        assert_eq!(pair.send.waiting_since(before), Some(at(0)));
+    }
+    // Each waits for itself; of those that need not wait any more, the newest goes first.
+    assert_eq!(copies(&mut pair, policy, at(0)), [0, 0]);
+    assert_eq!(pair.send.waiting_since(at(0)), Some(at(10)));
+    assert_eq!(copies(&mut pair, policy, at(20)), [2, 2, 1, 1]);
+    assert_eq!(pair.send.waiting_since(at(0)), None);
+}
+
+#[test]
+fn a_message_does_not_wait_for_copies_of_those_before() {
+    let spare = InTurn { most: 1, spare: 2 };
+    let policy = policy(&spare);
+    let mut pair = pair(ChannelKind::Stream);
+    say(&mut pair, policy, START);
+    assert!(pair.send.has_hungry());
+    pair.write(&bytes(100));
+    assert!(pair.send.begins_early(policy, &pair.cut));
+    say(&mut pair, policy, START);
+    // What is known to be lost goes before all.
+    pair.send.on_settled(0, false, false, policy);
+    assert!(!pair.send.begins_early(policy, &pair.cut));
+    assert_eq!(copies(&mut pair, policy, START)[0], 0);
+}
+
 #[test]
 fn an_end_makes_blocks_waited_for_that_were_not() {
     let spare = InTurn { most: 1, spare: 2 };

@@ -7,8 +7,9 @@ use crate::scheduler::Policy;
 use crate::time::Instant;
 
 impl SendChannel {
-    /// A symbol for an open block that lacks some, lowest block first. The newest waits for those that
-    /// only make up for losses if it began after `settled`.
+    /// A symbol for an open block that lacks some, lowest block first, or else a further copy of a short
+    /// message. The newest block waits for those that only make up for losses if it began after `settled`, and
+    /// so do messages.
     pub fn next_repair(&mut self, policy: Policy<'_>, settled: Instant) -> Option<SymbolOut> {
         let mut from = 0;
         while let Some(&offset) = self.hungry.range(from..).next() {
@@ -20,6 +21,20 @@ impl SendChannel {
                 .is_none_or(|began| began <= settled)
             {
                 return self.symbol(self.in_turn(offset, policy), 0);
+            }
+        }
+        self.next_copy(policy, settled)
+    }
+
+    /// Newest message first: where few packets may leave, the oldest ones are known to have arrived soonest.
+    fn next_copy(&mut self, policy: Policy<'_>, settled: Instant) -> Option<SymbolOut> {
+        let mut end = u64::MAX;
+        while let Some(&offset) = self.spare.range(..end).next_back() {
+            end = offset;
+            if !self.wants_symbol(offset, policy) {
+                self.spare.remove(&offset);
+            } else if self.began(offset).is_some_and(|began| began <= settled) {
+                return self.symbol(offset, 0);
             }
         }
         None
@@ -45,8 +60,12 @@ impl SendChannel {
     }
 
     /// Whether the next block begins although others lack source symbols, so that they take turns: only
-    /// the last few of what there is to send, and not behind small ones, which messages that wait fill.
+    /// the last few of what there is to send, and not behind small ones, which messages that wait fill. Or
+    /// although further copies of messages are due: it may be one.
     pub fn begins_early(&self, policy: Policy<'_>, cut: &Cut) -> bool {
+        if self.hungry.is_empty() && !self.spare.is_empty() {
+            return true;
+        }
         let most = policy.scheduler.blocks_in_turn(policy.loss);
         if most <= 1 || (self.id.kind() == ChannelKind::Object && !self.finished) {
             return false;
@@ -59,6 +78,10 @@ impl SendChannel {
         (1..most).contains(&rest) && (1..most).contains(&open.count())
     }
 
+    fn began(&self, offset: u64) -> Option<Instant> {
+        self.blocks.get(&offset).map(SendBlock::began)
+    }
+
     /// When the block at `offset` began, if enough of it is in flight unless some is lost, and no other
     /// one has begun since.
     fn waits_since(&self, offset: u64) -> Option<Instant> {
@@ -68,10 +91,13 @@ impl SendChannel {
         (is_newest && is_covered).then_some(block.began())
     }
 
-    /// When the block began that [`Self::next_repair`] lets wait.
+    /// When the first block began that [`Self::next_repair`] lets wait.
     pub fn waiting_since(&self, settled: Instant) -> Option<Instant> {
         let newest = self.hungry.last();
-        let began = newest.and_then(|&offset| self.waits_since(offset));
-        began.filter(|began| *began > settled)
+        let newest = newest.and_then(|&offset| self.waits_since(offset));
+        let mut messages = self.spare.iter().filter_map(|&offset| self.began(offset));
+        let message = messages.find(|began| *began > settled);
+        let first = newest.into_iter().chain(message).min();
+        first.filter(|began| *began > settled)
     }
 }
