@@ -162,6 +162,9 @@ pub struct DelayedAck {
     pub segments: u32,
     /// How long one may wait.
     pub timeout: Duration,
+    /// How many at the start, and after a segment out of order, do not wait: 16 in Linux
+    /// (`TCP_MAX_QUICKACKS`; in 2.6 after any such segment, `tcp_data_queue`).
+    pub quick: u32,
 }
 
 impl Default for DelayedAck {
@@ -169,6 +172,7 @@ impl Default for DelayedAck {
         Self {
             segments: 2,
             timeout: Duration::from_millis(40),
+            quick: 0,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct TcpReceiver {
     /// Segments in order for which one acknowledgement is due.
     ack_every: u32,
     ack_delay: Duration,
+    /// Acknowledgements that do not wait from now on.
+    quick: u32,
     next: u32,
     /// What arrived beyond `next`.
     early: RangeSet,
@@ -58,6 +60,7 @@ impl TcpReceiver {
             window: buffer_segments(config.receive_buffer, config.mss),
             ack_every: config.delayed_ack.map_or(1, |delayed| delayed.segments),
             ack_delay: config.delayed_ack.unwrap_or_default().timeout,
+            quick: config.delayed_ack.map_or(0, |delayed| delayed.quick),
             next: 0,
             early: RangeSet::default(),
             blocks: SackBlocks::NONE,
@@ -117,7 +120,7 @@ impl TcpReceiver {
         if seq == self.next && self.early.is_empty() {
             self.next += 1;
             self.unacked += 1;
-            if self.unacked >= self.ack_every {
+            if self.unacked >= self.ack_every || self.quick > 0 {
                 self.pending = Some(Kind::Ack);
             } else if self.deadline.is_none() {
                 self.arm(now + self.ack_delay);
@@ -130,6 +133,10 @@ impl TcpReceiver {
     /// A segment that leaves or fills a gap, or came before: acknowledged at once.
     fn on_disorder(&mut self, seq: u32) {
         self.pending = Some(Kind::Ack);
+        // What fills a gap is in order: Linux begins to count anew at the others.
+        if seq != self.next {
+            self.quick = self.config.delayed_ack.map_or(0, |delayed| delayed.quick);
+        }
         if seq < self.next || seq - self.next >= self.window {
             self.stats.useless += 1;
             return;
@@ -207,6 +214,7 @@ impl TcpReceiver {
         };
         if kind == Kind::Ack {
             self.unacked = 0;
+            self.quick = self.quick.saturating_sub(1);
             self.deadline = None;
             self.stats.acks += 1;
         }

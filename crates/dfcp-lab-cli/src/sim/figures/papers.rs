@@ -139,10 +139,13 @@ const TOGETHER: Book = Book {
 const REASONS: Book = Book {
     name: "reasons",
     title: "Why figures differ: an experiment each",
-    catalogue: texts!("reasons/": "scenarios", "dfcp", "others"),
+    catalogue: texts!("reasons/": "scenarios", "dfcp", "ctcp", "rcudp", "chameleon"),
     scenarios: texts!(
         "../../../../../scenarios/figures/reasons/":
-        "avail-win", "cubic-clock", "cubic-queue", "fifo", "first-packet", "hosts", "many", "one-block",
-        "scatter", "seal", "tick", "timeouts", "waste-buffer", "windows", "windows-lot", "windows-two",
+        "air-jitter", "avail-win", "beside-buffer", "block-time", "bound", "bursts",
+        "changing-window", "cubic-clock", "cubic-queue", "esnet-drops", "esnet-queue", "few-drops",
+        "fifo", "first-packet", "first-to-last", "flower-sizes", "graph-delay", "hosts", "many",
+        "no-block-fails", "one-block", "queue-length", "scatter", "seal", "short-queue", "tick",
+        "timeouts", "video-delay", "waste-buffer", "windows", "windows-lot", "windows-two",
     ),
 };

@@ -286,6 +286,8 @@ impl Row<'_> {
 /// Figures that follow from others; `efficiency` is the curve's share of payload.
 ///
 /// - `end_s`: when the flow was done, since the start of the run.
+/// - `received_s`: from the first packet received to the last, of a transfer that shakes hands: its
+///   first data arrive one and a half round trips after its start.
 /// - `object_s`, `dvd_s`: flow completion time of 150 kB and 4.7 GB. Where the transfer itself was
 ///   not run to its end, size over steady goodput, as in DFCP-J §7.3.
 /// - `block_megabyte_s`: RC-UDP's mean time from a block's first byte until enough of it has arrived
@@ -305,6 +307,7 @@ pub fn derived(
     };
     match name {
         "end_s" => Some(number("start_s")? + number("fct_s")?),
+        "received_s" => Some(number("fct_s")? - 1.5 * number("topology.rtt")?),
         "object_s" => number("fct_s").or_else(|| steady(OBJECT)),
         "dvd_s" => steady(DVD),
         "block_megabyte_s" => match number("block_time_s") {

@@ -125,6 +125,7 @@ impl Section for DelayedAck {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("segments", &mut self.segments, Count(1, 1000));
         f.item("timeout", &mut self.timeout, Time);
+        f.item("quick", &mut self.quick, Count(0, 1000));
     }
 }
 

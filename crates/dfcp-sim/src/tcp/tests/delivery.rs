@@ -121,6 +121,35 @@ fn delayed_acks_halve_their_number() {
 }
 
 #[test]
+fn quick_acks_come_at_the_start_and_after_disorder() {
+    let delayed = DelayedAck {
+        quick: 4,
+        ..DelayedAck::default()
+    };
+    let mut receiver = TcpReceiver::new(TcpReceiverConfig {
+        delayed_ack: Some(delayed),
+        ..TcpReceiverConfig::default()
+    });
+    let mut acknowledged = |seqs: &[u32]| {
+        let mut answer = |seq: &u32| {
+            let segment = Segment {
+                seq: *seq,
+                payload: 1448,
+                ..Segment::default()
+            };
+            receiver.on_segment(Instant::ZERO, Ecn::NotEct, &segment);
+            receiver.poll_transmit(Instant::ZERO).is_some()
+        };
+        seqs.iter().map(&mut answer).collect::<Vec<_>>()
+    };
+    let start = acknowledged(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(start, [true, true, true, true, false, true, false, true]);
+    // The ACKs of 9, which is beyond a gap, and of 8, which fills it, are two of the four.
+    let gap = acknowledged(&[9, 8, 10, 11, 12, 13, 14]);
+    assert_eq!(gap, [true, true, true, true, false, true, false]);
+}
+
+#[test]
 fn a_lone_segment_is_acknowledged_after_the_delay() {
     let sender = TcpSenderConfig {
         size: Some(1000),
