@@ -36,6 +36,8 @@ pub enum Note {
     /// A program sends datagrams that are not of UDP, such as those of `ping`: its process's number, and
     /// where the first one goes, from here. Told of the first one.
     Foreign(i32, SocketAddr),
+    /// A program asks for io_uring, which is not there for it: its process's number. Told of the first one.
+    Uring(i32),
 }
 
 /// How long what ends with its program may take to do so, as what it has started.
@@ -67,6 +69,7 @@ pub(crate) struct Inner {
     pub note: Box<dyn Fn(Note) + Send + Sync>,
     has_unseen: AtomicBool,
     pub has_foreign: AtomicBool,
+    has_uring: AtomicBool,
     /// Whether there was a datagram with an address that is carried.
     pub has_unconnected: AtomicBool,
 }
@@ -100,6 +103,7 @@ impl Supervisor {
             note: Box::new(note),
             has_unseen: AtomicBool::new(false),
             has_foreign: AtomicBool::new(false),
+            has_uring: AtomicBool::new(false),
             has_unconnected: AtomicBool::new(false),
         });
         let started = Arc::default();
@@ -215,6 +219,7 @@ impl Inner {
             libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => {
                 self.receive(calls, call)
             }
+            libc::SYS_io_uring_setup => Ok(Some(self.refuse_uring(call))),
             _ => Ok(Some(Answer::GoOn)),
         };
         decided.unwrap_or_else(|error| Some(without(call.number, &error)))
@@ -236,6 +241,14 @@ impl Inner {
         if refused && !self.has_unseen.swap(true, Ordering::Relaxed) {
             (self.note)(Note::Unseen(call.thread, error.to_string()));
         }
+    }
+
+    /// As on a system without: nobody is asked about what is done through it.
+    fn refuse_uring(&self, call: &Call) -> Answer {
+        if !self.has_uring.swap(true, Ordering::Relaxed) {
+            (self.note)(Note::Uring(call.thread));
+        }
+        Answer::Failed(libc::ENOSYS)
     }
 
     fn connect(self: &Arc<Self>, calls: &Arc<Calls>, call: &Call) -> io::Result<Option<Answer>> {

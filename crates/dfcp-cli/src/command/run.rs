@@ -184,6 +184,9 @@ async fn supervise(
             Note::Foreign(process, to) => common.say(format_args!(
                 "process {process} sends datagrams to {to} that are not of UDP, as ping does: such go from here"
             )),
+            Note::Uring(process) => common.say(format_args!(
+                "process {process} asks for io_uring, which is not there for it: it would connect past the server"
+            )),
             _ => {}
         }
     };

@@ -105,6 +105,25 @@ impl Near {
     }
 }
 
+/// What is done through io_uring nobody is asked about. 425 is `io_uring_setup` on all machines.
+#[test]
+fn io_uring_is_not_there_and_that_is_told() {
+    if !has("python3") {
+        return;
+    }
+    let near = Near::new();
+    let script = r#"
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for _ in range(2):
+    assert libc.syscall(425, 8, ctypes.create_string_buffer(120)) == -1
+    print(errno.errorcode[ctypes.get_errno()])
+"#;
+    let (code, out, said) = near.python(script, &[]);
+    assert_eq!((code, &out[..]), (0, "ENOSYS\nENOSYS\n"), "{said}");
+    assert_eq!(said.matches("asks for io_uring").count(), 1, "{said}");
+}
+
 /// Connects in several ways, each of which must fail with the number that is given.
 const FAILURES: &str = r#"
 import asyncio, errno, select, socket, sys
