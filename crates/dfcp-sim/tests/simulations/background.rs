@@ -14,6 +14,11 @@ fn run(seed: u64, loss: f64, first: &str, second: &str) -> RunReport {
 
 /// The same over another link.
 fn run_over(link: &str, seed: u64, first: &str, second: &str) -> RunReport {
+    run_until(50, link, seed, first, second)
+}
+
+/// The same with a TCP that ends after so many seconds.
+fn run_until(stop: u32, link: &str, seed: u64, first: &str, second: &str) -> RunReport {
     let flow = |name: &str, kind: &str, start: u32| match kind {
         "" => String::new(),
         "background" => format!(
@@ -22,7 +27,7 @@ fn run_over(link: &str, seed: u64, first: &str, second: &str) -> RunReport {
         ),
         tcp => format!(
             "[[flow]]\nname = \"{name}\"\nprotocol = \"{tcp}\"\nfrom = \"a\"\nto = \"b\"\n\
-             start = \"{start} s\"\n"
+             start = \"{start} s\"\nstop = \"{stop} s\"\n"
         ),
     };
     let text = format!(
@@ -61,6 +66,20 @@ fn cubic_keeps_most_of_what_it_has_through_a_short_queue() {
         let alone = goodputs(&run_over(link, seed, "", "tcp-cubic"))[0];
         let second = goodputs(&run_over(link, seed, "background", "tcp-cubic"))[1];
         assert!(second > 0.92 * alone, "seed {seed}: {second} of {alone}");
+    }
+}
+
+/// On a slow path few packets fill the queue, and a packet in each round trip is much.
+#[test]
+fn cubic_keeps_what_it_has_on_a_slow_path_and_the_path_is_used_when_it_left() {
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { limit = \"1 bdp\" }";
+    for seed in [1, 2] {
+        let alone = goodputs(&run_over(link, seed, "", "tcp-cubic"))[0];
+        let second = goodputs(&run_over(link, seed, "background", "tcp-cubic"))[1];
+        assert!(second > 0.95 * alone, "seed {seed}: {second} of {alone}");
+        let long = link.replace("1 bdp", "3 bdp");
+        let around = goodputs(&run_until(20, &long, seed, "background", "tcp-cubic"))[0];
+        assert!(around > 0.6 * 10e6, "seed {seed}: {around}");
     }
 }
 

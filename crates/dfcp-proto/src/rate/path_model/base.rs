@@ -56,6 +56,17 @@ impl Base {
         delay - self.least()
     }
 
+    /// Counts as seen now.
+    pub(super) fn keep(&mut self, now: Instant) {
+        self.seen = now;
+    }
+
+    /// Moves up by `height` seconds.
+    pub(super) fn rise(&mut self, height: f64) {
+        self.current = self.least() + height;
+        self.previous = self.current;
+    }
+
     /// Infinite before the first delay.
     pub(super) fn least(&self) -> f64 {
         self.current.min(self.previous)

@@ -201,6 +201,19 @@ impl DelayEstimator {
         self.floor
     }
 
+    /// The base delays count as seen: whoever leaves the path to others cannot drain their queue.
+    pub(super) fn keep_base(&mut self, now: Instant) {
+        self.base.keep(now);
+        self.round_trip.keep(now);
+    }
+
+    /// The base delays are `height` higher from now on.
+    pub(super) fn rise(&mut self, height: f64) {
+        self.base.rise(height);
+        self.round_trip.rise(height);
+        self.floor = (self.floor - height).max(0.0);
+    }
+
     /// The base delay is about to be forgotten and nothing as small was seen since.
     pub(super) fn base_is_due(&self, now: Instant) -> bool {
         self.base.is_due(now)

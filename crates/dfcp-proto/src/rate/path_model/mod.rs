@@ -209,6 +209,11 @@ impl PathModel {
         packets * self.packet / self.estimate.max(1.0)
     }
 
+    /// Seconds that `packets` packets take at the bottleneck, also while others have it.
+    fn path_packet_time(&self, packets: f64) -> f64 {
+        packets * self.packet / self.path_rate().max(1.0)
+    }
+
     /// Bytes of a packet where packets are counted, not bytes: no more than a full one.
     fn counted_packet(&self) -> f64 {
         self.mean_size.min(self.packet)
@@ -221,7 +226,7 @@ impl PathModel {
             true => queue::MIN_TARGET,
             false => (queue::MIN_TARGET * (1.0 + share)).min(queue::MAX_TARGET),
         };
-        nominal.max(self.packet_time(queue::LEAST_PACKETS))
+        nominal.max(self.path_packet_time(queue::LEAST_PACKETS))
     }
 
     /// The standing queue we aim at, seconds: of one that overflows, half, and less after marks, but none
@@ -231,7 +236,7 @@ impl PathModel {
             .fair_target()
             .min(queue::HELD_SHARE * self.buffer.seconds)
             * self.target_scale;
-        nominal.max(self.packet_time(queue::VISIBLE_PACKETS))
+        nominal.max(self.path_packet_time(queue::VISIBLE_PACKETS))
     }
 
     /// What may leave together, seconds. Each group is a wake-up.
@@ -386,9 +391,12 @@ impl PathModel {
         let latest = feedback.rtt.latest();
         let service = Service {
             packet: self.packet,
-            rate: self.estimate,
+            rate: self.path_rate(),
         };
         let trips = (latest.as_secs_f64(), feedback.rtt.min().as_secs_f64());
+        if matches!(self.mode, Mode::Yield(_)) {
+            self.delay.keep_base(now);
+        }
         let delay = self.delay.update(now, &ack, trips, service);
         self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
         self.rtt = self.delay.round_trip().max(bounds::LEAST_ROUND_TRIP);
@@ -422,9 +430,10 @@ impl PathModel {
             Mode::Yield(_) => self.give_way(now),
         }
         self.follow_drain(now, ack, delay);
-        self.estimate = self
-            .estimate
-            .max(bounds::MIN_WINDOW * self.packet / self.rtt.max(bounds::MIN_WINDOW_TIME));
+        if !matches!(self.mode, Mode::Yield(_)) {
+            let least = bounds::MIN_WINDOW * self.packet / self.rtt.max(bounds::MIN_WINDOW_TIME);
+            self.estimate = self.estimate.max(least);
+        }
     }
 
     /// Start-up is over.
@@ -573,6 +582,11 @@ impl RateController for PathModel {
 
     fn window(&self) -> u64 {
         (self.informed_window() + self.blind) as u64
+    }
+
+    /// While others have the path, what is sent is the most that they are to notice.
+    fn is_bounded(&self) -> bool {
+        matches!(self.mode, Mode::Yield(_))
     }
 
     fn initial_burst(&self) -> u64 {

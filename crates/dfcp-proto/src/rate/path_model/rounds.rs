@@ -194,7 +194,7 @@ impl PathModel {
                 self.test_unhealed(now, stretch, feedback);
             }
         } else if may_test && !growing && !self.is_long(queue) {
-            if !self.search_again(stretch) {
+            if !self.search_again(stretch) && !self.leaves_before_test(now) {
                 self.begin_test(now, stretch, feedback);
             }
         } else if matches!(self.mode, Mode::Startup(_)) && !growing && self.is_long(queue) {

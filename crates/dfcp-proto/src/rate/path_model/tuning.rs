@@ -507,9 +507,11 @@ pub(super) mod marks {
 
 /// Giving way to others.
 pub(super) mod yielding {
-    /// A queue of so many targets is not this sender's: alone it holds one, and swings by less than
-    /// half.
-    pub const LONG: f64 = 1.5;
+    use crate::time::Duration;
+
+    /// A queue of so many targets is not this sender's: alone it holds one, overshoots by less than half
+    /// ([`super::queue::OVERSHOOT`]), and a group of packets is half of one.
+    pub const LONG: f64 = 2.0;
     /// The first cut: what it overshot by when it came to the path's rate is gone then within a loop,
     /// and that queue was its own. It goes on at a little less than what it was served.
     pub const FIRST_CUT: f64 = 0.7;
@@ -518,12 +520,26 @@ pub(super) mod yielding {
     /// from this share of it on: the memory of base delays.
     pub const MEMORY: f64 = 10.0;
     pub const NEAR: f64 = 0.75;
-    /// Further cuts, one in each loop of control with a queue.
-    pub const CUT: f64 = 0.5;
-    /// Round trips without a queue after which others are gone, and the least time: longer than a TCP
+    /// While others have the path it sends this share of what the path carries: a fifth of the twentieth that it
+    /// may take from them in all. The rest is for coming back while they are there.
+    pub const AWAY: f64 = 0.01;
+    /// But a packet in so many seconds, half of what it sends at least otherwise: it is to learn that they are gone.
+    pub const LONGEST_AWAY: f64 = super::bounds::MIN_WINDOW_TIME;
+    /// Comes back at this share of what the path carries, what any newcomer begins with within a few doublings; it
+    /// is a queue of half a round trip at most if they are there after all.
+    pub const RETURN: f64 = 0.125;
+    /// Delay that stays within the noise for so long is a longer route and nobody's queue: CUBIC moves its own by
+    /// more, also where its window is flat (from 10 Gbit/s and 100 ms it is back where it was within 40 s, RFC 9438
+    /// §4.2).
+    pub const STEADY: Duration = Duration::from_secs(40);
+    /// Round trips, or packets, without a queue after which others are gone, and the least time: longer than a TCP
     /// sender takes to fill the queue again that its cut emptied, on short paths.
     pub const CLEAR_ROUND_TRIPS: f64 = 8.0;
     pub const FIRST_CLEAR: f64 = 1.0;
+    /// And share of packets at which a queue may seem to stand then: half of those that meet one where CUBIC empties
+    /// it for half of the time, and twice what jitter makes of none (the least of 4r/T delays within r is above T/2
+    /// once in e², 0.14).
+    pub const LATE_SHARE: f64 = 0.25;
     /// Doubled each time that they are not, up to this: what CUBIC takes to come back from a cut to a
     /// window of 900 packets (RFC 9438 §4.2: the cube root of 0.3 · 900 ÷ 0.4 is 8.8 s), and what an idle
     /// path may stay idle for once others have left it.
