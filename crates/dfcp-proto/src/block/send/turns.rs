@@ -95,8 +95,10 @@ impl SendChannel {
     pub fn waiting_since(&self, settled: Instant) -> Option<Instant> {
         let newest = self.hungry.last();
         let newest = newest.and_then(|&offset| self.waits_since(offset));
-        let mut messages = self.spare.iter().filter_map(|&offset| self.began(offset));
-        let message = messages.find(|began| *began > settled);
+        // Messages begin in order, and only the last ones wait.
+        let messages = self.spare.iter().rev();
+        let messages = messages.filter_map(|&offset| self.began(offset));
+        let message = messages.take_while(|began| *began > settled).last();
         let first = newest.into_iter().chain(message).min();
         first.filter(|began| *began > settled)
     }

@@ -290,8 +290,8 @@ pub(super) mod look {
     /// of so many, which costs a sender of its own two thousandths (a quarter of 0.15 s in 20 s).
     pub const EVERY: Duration = super::base::MEMORY;
     pub const SELDOM: u64 = 4;
-    /// What one has shown is believed until the next one is judged: it lasts a second at most ([`super::spans::MOST`]).
-    pub const BELIEVED: Duration = Duration::from_secs(6);
+    /// What one has shown is believed until the next one is judged, which may take as long as the longest drain.
+    pub const BELIEVED: Duration = EVERY.saturating_add(super::base::DRAIN_TIME);
     /// What is sent, as a share of what is delivered, until the queue is empty: a quarter less empties one that
     /// overflows in four times what it holds, of which the round trip has one already.
     pub const SHARE: f64 = 0.75;
@@ -525,8 +525,8 @@ pub(super) mod yielding {
     pub const AWAY: f64 = 0.01;
     /// But a packet in so many seconds, half of what it sends at least otherwise: it is to learn that they are gone.
     pub const LONGEST_AWAY: f64 = super::bounds::MIN_WINDOW_TIME;
-    /// Comes back at this share of what the path carries, what any newcomer begins with within a few doublings; it
-    /// is a queue of half a round trip at most if they are there after all.
+    /// Comes back at this share of what the path carries: three doublings from all of it, and if others fill the path
+    /// after all, an eighth of a loop of control is what waits more until that shows.
     pub const RETURN: f64 = 0.125;
     /// Delay that stays within the noise for so long is a longer route and nobody's queue: CUBIC moves its own by
     /// more, also where its window is flat (from 10 Gbit/s and 100 ms it is back where it was within 40 s, RFC 9438
