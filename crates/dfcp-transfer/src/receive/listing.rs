@@ -205,32 +205,52 @@ mod tests {
         );
     }
 
-    /// Whether others have a turn meanwhile, of a sender whose whole offer is there.
-    #[tokio::test]
-    async fn others_have_turns_while_an_offer_is_read_and_checked() {
-        for parts in [1, 10] {
-            let files = entries(400 * parts);
-            let last = parts - 1;
-            let messages = files.chunks(400).enumerate();
-            let messages = messages.map(|(i, files)| framed(&part(files, i < last)));
-            let bytes = messages.collect::<Vec<_>>().concat();
-            let (mut reader, memory) = (Reader::new(&bytes[..]), Memory::default());
-            let alive = Sessions::default().begin();
-            let (going, mut turns) = (alive.going(), 0);
-            let others = async {
-                loop {
-                    turns += 1;
-                    tokio::task::yield_now().await;
-                }
-            };
-            let offered = tokio::select! {
-                biased;
-                offered = read_offer(&mut reader, Limits::default(), &memory, &going) => offered,
-                () = others => unreachable!(),
-            };
+    /// Reads an offer that is there as a whole, where `others` are done when its reading leaves them a turn first,
+    /// and how long it rested by a clock that waits for nobody. They have to have had it.
+    async fn read_beside(parts: usize, others: impl FnOnce()) -> Duration {
+        let files = entries(400 * parts);
+        let last = parts - 1;
+        let messages = files.chunks(400).enumerate();
+        let messages = messages.map(|(i, files)| framed(&part(files, i < last)));
+        let bytes = messages.collect::<Vec<_>>().concat();
+        let (mut reader, memory) = (Reader::new(&bytes[..]), Memory::default());
+        let sessions = Sessions::default();
+        let [alive, _other] = [(); 2].map(|()| sessions.begin());
+        let (going, start) = (alive.going(), Instant::now());
+        let had_turn = std::cell::Cell::new(false);
+        let read = async {
+            let offered = read_offer(&mut reader, Limits::default(), &memory, &going).await;
             assert_eq!(offered.unwrap().0.entries.len(), files.len());
-            assert!(turns >= parts, "{turns} turns in {parts} parts");
-        }
+            assert!(had_turn.get());
+        };
+        let others = async {
+            had_turn.set(true);
+            others();
+        };
+        tokio::join!(biased; read, others);
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_have_turns_while_an_offer_is_read() {
+        assert!(!read_beside(100, || ()).await.is_zero());
+    }
+
+    #[test]
+    fn others_have_turns_while_an_offer_is_checked() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            // The only thread beside this one is busy until the others have their turn.
+            let (turn, had) = std::sync::mpsc::channel();
+            let busy = tokio::task::spawn_blocking(move || had.recv().is_ok());
+            read_beside(1, || turn.send(()).unwrap()).await;
+            assert!(busy.await.unwrap());
+        });
     }
 
     #[tokio::test(start_paused = true)]
