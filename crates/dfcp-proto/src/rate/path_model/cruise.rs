@@ -85,6 +85,11 @@ impl Cruise {
         self.probe.and_then(|probe| probe.pacing_gain(now))
     }
 
+    /// Whose queue it was before a loss test says nothing of the one after it.
+    pub(super) fn forget_owner(&mut self) {
+        self.owner_test = None;
+    }
+
     /// A probe that was interrupted shows nothing, and is to be sent again.
     pub(super) fn repeat_probe(&mut self) {
         if let Some(probe) = self.probe.take_if(|probe| !probe.measured) {

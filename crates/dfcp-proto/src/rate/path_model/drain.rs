@@ -32,8 +32,6 @@ struct Drain {
     is_over: bool,
     /// The first and the last packet acknowledged of those in between. What leaves afterwards is much more.
     between: Option<(AckPoint, AckPoint)>,
-    /// Bytes per second that were delivered before.
-    delivered: f64,
     /// The least queueing delay seen, seconds.
     least: f64,
 }
@@ -108,6 +106,9 @@ pub(super) struct Drains {
     drain: Option<Drain>,
     /// No other before.
     again_from: Instant,
+    /// Bytes sent, in all, by the end of the last one, and bytes per second that were delivered before it.
+    ended: u64,
+    delivered: f64,
     looks: Looks,
     rounds: Rounds,
 }
@@ -122,6 +123,15 @@ impl Drains {
     /// Whether what is measured now may have been sent in a drain.
     pub(super) fn is_measured(&self) -> bool {
         self.drain.is_some()
+    }
+
+    /// Bytes per second that were delivered of `stretch`, before which `sent` bytes were sent, or before the drain that it
+    /// met: of that arrives what was sent.
+    pub(super) fn undrained(&self, sent: u64, stretch: &Stretch) -> f64 {
+        if self.is_measured() || sent < self.ended {
+            return self.delivered;
+        }
+        stretch.delivered / stretch.seconds
     }
 
     /// Whether all have seen since the last moment to look that the path loses less than this by itself.
@@ -153,7 +163,7 @@ impl PathModel {
             drain.from.get_or_insert(sent_total);
         }
         if now < drain.until {
-            drain.to = sent_total;
+            (drain.to, self.drains.ended) = (sent_total, sent_total);
         } else if !std::mem::replace(&mut drain.is_over, true)
             && let Mode::LossTest(test, _) = &mut self.mode
         {
@@ -219,7 +229,7 @@ impl PathModel {
             return;
         };
         let before = Stretch::between(&from, &last, self.packet);
-        let delivered = before.delivered / before.seconds;
+        let delivered = self.drains.undrained(from.sent_total, &before);
         let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
         let (kind, share, queues, least) = match is_look {
             true => (Kind::Look, look::SHARE, look::QUEUES, look::TIME),
@@ -252,6 +262,7 @@ impl PathModel {
         if kind == Kind::Deep {
             self.delay.is_looked_for(now);
         }
+        self.drains.delivered = delivered;
         self.drains.drain = Some(Drain {
             rate,
             until: after(length),
@@ -261,7 +272,6 @@ impl PathModel {
             to: 0,
             is_over: false,
             between: None,
-            delivered,
             least: f64::INFINITY,
         });
     }
@@ -285,7 +295,7 @@ impl PathModel {
                 self.before_loss = None;
                 self.drains.looks.heal(now, lost);
                 let sent_until = self.sent_total;
-                self.blame_rate(now, drain.delivered, lost, sent_until);
+                self.blame_rate(now, self.drains.delivered, lost, sent_until);
             }
             Kind::Look => self.drains.looks.found(lost, rest.packets, before),
             _ => self.loss.rest(lost),
@@ -311,6 +321,23 @@ mod tests {
             between.add(now, &round);
         }
         between
+    }
+
+    #[test]
+    fn what_arrives_of_a_drain_is_not_what_the_path_delivers() {
+        let stretch = Stretch {
+            sent: 100.0,
+            delivered: 60.0,
+            packets: 100.0,
+            seconds: 0.1,
+        };
+        let drains = Drains {
+            ended: 5000,
+            delivered: 1200.0,
+            ..Drains::default()
+        };
+        assert_eq!(drains.undrained(4999, &stretch), 1200.0);
+        assert_eq!(drains.undrained(5000, &stretch), 600.0);
     }
 
     #[test]

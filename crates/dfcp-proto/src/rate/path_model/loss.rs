@@ -42,18 +42,23 @@ impl Stretch {
         }
     }
 
-    /// The same without what outages took, if that is so long that a round with it would teach nothing.
-    pub(super) fn without(self, away: Outage, packet: f64) -> Self {
-        if !PathModel::had_outage(away.seconds, self.seconds) {
+    /// The same without its gaps, if these are outages and so long that a round with them would teach nothing. Gaps that
+    /// lost no more than the rest and chance explain are none: reports were lost.
+    pub(super) fn without(self, gaps: Gaps, packet: f64) -> Self {
+        if !PathModel::had_outage(gaps.seconds, self.seconds) {
             return self;
         }
-        let sent = (self.sent - away.lost).max(self.delivered);
-        Self {
+        let sent = (self.sent - gaps.sent).max(0.0);
+        let rest = Self {
             sent,
+            delivered: (self.delivered - gaps.delivered).max(0.0),
             packets: (sent / packet).max(1.0),
-            seconds: (self.seconds - away.seconds).max(1e-6),
-            ..self
-        }
+            seconds: (self.seconds - gaps.seconds).max(1e-6),
+        };
+        let (loss, packets) = (rest.loss(), (gaps.sent / packet).max(1.0));
+        let chance = CERTAIN * (loss * (1.0 - loss) / packets).sqrt();
+        let is_outage = 1.0 - gaps.delivered / gaps.sent.max(1.0) > loss + chance;
+        if is_outage { rest } else { self }
     }
 
     /// Share lost.
@@ -62,28 +67,31 @@ impl Stretch {
     }
 }
 
-/// What outages took: bytes, and for how many seconds these were sent.
+/// Long gaps between packets that were acknowledged one after the other: outages, or reports were lost. What was sent in
+/// them and what arrived of it, bytes, and for how many seconds it was sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outage {
-    lost: f64,
+pub(super) struct Gaps {
+    sent: f64,
+    delivered: f64,
     seconds: f64,
 }
 
-impl Outage {
-    /// The path was gone between two packets that were acknowledged one after the other.
+impl Gaps {
+    /// The gap between two of them.
     pub(super) fn between(from: &AckPoint, to: &AckPoint) -> Self {
-        let sent = to.sent_total.saturating_sub(from.sent_total);
         let delivered = to.delivered_total.saturating_sub(from.delivered_total);
         Self {
-            lost: sent.saturating_sub(delivered) as f64,
+            sent: to.sent_total.saturating_sub(from.sent_total) as f64,
+            delivered: delivered as f64,
             seconds: to.sent_at.saturating_since(from.sent_at).as_secs_f64(),
         }
     }
 }
 
-impl AddAssign for Outage {
+impl AddAssign for Gaps {
     fn add_assign(&mut self, other: Self) {
-        self.lost += other.lost;
+        self.sent += other.sent;
+        self.delivered += other.delivered;
         self.seconds += other.seconds;
     }
 }
@@ -340,6 +348,19 @@ mod tests {
             loss.end_round(&round(0.0), true);
         }
         assert!(!loss.leaves_no_window());
+    }
+
+    #[test]
+    fn a_gap_of_lost_reports_is_no_outage() {
+        let gap = |delivered: f64| Gaps {
+            sent: 400.0 * PACKET,
+            delivered: delivered * PACKET,
+            seconds: 0.024,
+        };
+        // Of 600 packets beside the gap 240 are lost, as of those in it.
+        assert_eq!(round(400.0).without(gap(240.0), PACKET).packets, 1000.0);
+        let rest = round(630.0).without(gap(10.0), PACKET);
+        assert_eq!((rest.packets, rest.loss()), (600.0, 0.4));
     }
 
     #[test]

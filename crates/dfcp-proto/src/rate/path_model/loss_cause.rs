@@ -9,7 +9,7 @@
 //! It asks whether the loss is this sender's or that of two. One of several who overload a short queue heals little by
 //! sending a little less: for those there are drains and [common looks](super::look).
 
-use super::loss::{Alarm, Outage, Stretch, tolerance};
+use super::loss::{Alarm, Gaps, Stretch, tolerance};
 use super::tuning::loss::CERTAIN;
 use super::tuning::loss_test::*;
 use crate::rate::AckPoint;
@@ -160,8 +160,8 @@ pub(super) struct LossTest {
     pending: VecDeque<Planned>,
     /// First acknowledged packet of the part that is being judged.
     first: Option<AckPoint>,
-    /// What outages took since then.
-    away: Outage,
+    /// Long gaps since then.
+    gaps: Gaps,
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     last_fast: Option<Stretch>,
@@ -196,7 +196,7 @@ impl LossTest {
             sending: Planned::new(Pace::Slow, slow, sent_total),
             pending: VecDeque::new(),
             first: None,
-            away: Outage::default(),
+            gaps: Gaps::default(),
             neighbour: Some(alarm.seen),
             last_fast: None,
             differences: Moments::default(),
@@ -259,11 +259,11 @@ impl LossTest {
         self.sending = Planned::new(Pace::Slow, self.slow, sent_total);
     }
 
-    /// The path was gone. What an outage loses is lost at any rate, but only in the stretch that it meets:
+    /// The path was gone, it seems. What an outage loses is lost at any rate, but only in the stretch that it meets:
     /// neighbours do not share it.
-    pub(super) fn on_outage(&mut self, outage: Outage) {
+    pub(super) fn on_gap(&mut self, gap: Gaps) {
         if self.first.is_some() {
-            self.away += outage;
+            self.gaps += gap;
         }
     }
 
@@ -284,12 +284,12 @@ impl LossTest {
                 break;
             }
             self.first = None;
-            let away = std::mem::take(&mut self.away);
+            let gaps = std::mem::take(&mut self.gaps);
             let all = Stretch::between(&first, &last, packet);
             let sending = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
             // How long the path took for it: pauses of the sender, as after timeouts, are none of the path's.
             let drawn_apart = (all.seconds - sending).max(0.0);
-            let stretch = all.without(away, packet);
+            let stretch = all.without(gaps, packet);
             let stretch = Stretch {
                 seconds: stretch.sent / planned.rate + drawn_apart,
                 ..stretch

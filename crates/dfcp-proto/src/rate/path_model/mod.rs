@@ -46,7 +46,7 @@ use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip, Service};
 use drain::Drains;
 use elasticity::{Flow, ServiceVariation};
-use loss::{Outage, PathLoss, Stretch};
+use loss::{Gaps, PathLoss, Stretch};
 use loss_cause::LossTest;
 pub use marks::MarkResponse;
 use marks::Marks;
@@ -374,7 +374,7 @@ impl PathModel {
             if gap > self.long_gap(self.rtt) {
                 self.round.silence += gap;
                 if let Mode::LossTest(test, _) = &mut self.mode {
-                    test.on_outage(Outage::between(&previous, &ack));
+                    test.on_gap(Gaps::between(&previous, &ack));
                 }
             }
             // Where only a small probe passes, it is large packets that the path does not carry any more.

@@ -187,7 +187,7 @@ impl PathModel {
         }
         if !self.loss.is_excessive() {
             self.unhealed.take_if(|_| self.loss.is_judged());
-            self.before_loss.take_if(|_| self.loss.is_judged());
+            self.before_loss.take_if(|_| self.loss.is_certain());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
             self.begin_unhealed(now);
             if (self.does_not_heal(now, queue) || self.loss.is_untested()) && may_test {
@@ -337,10 +337,12 @@ impl PathModel {
 
     /// Finds out what causes the loss of late.
     fn begin_test(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
-        let delivered = stretch.delivered / stretch.seconds;
+        let acked = self.samples.last().map_or(0, |s| s.sent_total);
+        let before = acked.saturating_sub(stretch.sent as u64);
+        let delivered = self.drains.undrained(before, stretch);
         let rate = self.estimate.max(stretch.sent / stretch.seconds);
         let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
-        let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
+        let sent_total = acked + feedback.bytes_in_flight;
         let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
         let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
         self.mode = Mode::LossTest(test, Box::new(before));
@@ -373,6 +375,9 @@ impl PathModel {
             self.unhealed = Some(Unhealed { since, rate });
             return self.loss.begin_again();
         };
+        if let Mode::Cruise(cruise) = &mut self.mode {
+            cruise.forget_owner();
+        }
         self.unhealed = None;
         let before_loss = self.before_loss.take();
         match cause {
@@ -439,6 +444,8 @@ impl PathModel {
             self.loss.verify(remaining);
         }
         self.estimate = delivered / (1.0 - self.loss.mean);
+        // What the path carried, if a test shows that what remained is its own.
+        self.before_loss = Some(delivered / (1.0 - remaining));
         self.loss.blame_rate(remaining);
         self.blamed_until = sent_until;
         self.delay.set_floor(0.0);
