@@ -4,7 +4,11 @@
 //! A request to a server is always [`REQUEST_LEN`] bytes long, and no answer is longer: whoever
 //! forges addresses gets nothing amplified.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+mod fields;
+
+pub(crate) use fields::{Reader, put_address};
+use fields::{put_letter, put_relay, put_ticket};
+use std::net::SocketAddr;
 
 /// What every datagram begins with; the last byte is the version.
 pub const MAGIC: [u8; 4] = [0xd5, b'm', b't', 1];
@@ -252,77 +256,6 @@ const PROBE: u8 = 0x31;
 const ECHO: u8 = 0x32;
 const CHOSEN: u8 = 0x33;
 
-/// Takes fields off the front.
-pub(crate) struct Reader<'a>(pub &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    pub fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    pub fn address(&mut self) -> Option<SocketAddr> {
-        let ip = Ipv6Addr::from(self.array::<16>()?);
-        let port = u16::from_be_bytes(self.array()?);
-        Some(SocketAddr::new(IpAddr::from(ip).to_canonical(), port))
-    }
-
-    fn relay(&mut self) -> Option<Option<Allowance>> {
-        let (bytes, seconds) = (self.u64()?, self.u32()?);
-        Some((bytes > 0 && seconds > 0).then_some(Allowance { bytes, seconds }))
-    }
-
-    fn letter(&mut self) -> Option<Vec<u8>> {
-        let len = usize::from(u16::from_be_bytes(self.array()?));
-        let letter = self.0.get(..len).filter(|_| len <= MAX_LETTER)?;
-        self.0 = &self.0[len..];
-        Some(letter.to_vec())
-    }
-}
-
-/// Appends an address, as [`Reader::address`] reads it.
-pub(crate) fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    out.extend(ip.octets());
-    out.extend(address.port().to_be_bytes());
-}
-
-fn put_letter(out: &mut Vec<u8>, letter: &[u8]) {
-    let letter = &letter[..letter.len().min(MAX_LETTER)];
-    out.extend((letter.len() as u16).to_be_bytes());
-    out.extend(letter);
-}
-
-fn put_ticket(out: &mut Vec<u8>, ticket: &Ticket) {
-    put_address(out, ticket.address);
-    out.extend(ticket.mac);
-}
-
-fn put_relay(out: &mut Vec<u8>, relay: Option<Allowance>) {
-    let Allowance { bytes, seconds } = relay.unwrap_or(Allowance {
-        bytes: 0,
-        seconds: 0,
-    });
-    out.extend(bytes.to_be_bytes());
-    out.extend(seconds.to_be_bytes());
-}
-
 fn start(kind: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(REQUEST_LEN);
     out.extend(MAGIC);
@@ -410,7 +343,7 @@ impl Request {
             },
             REPLY => Self::Reply {
                 session: r.array()?,
-                ticket: ticket(&mut r)?,
+                ticket: r.ticket()?,
                 letter: r.letter()?,
             },
             JOIN => Self::Join {
@@ -427,13 +360,6 @@ impl Request {
         };
         Some((nonce, cookie, request))
     }
-}
-
-fn ticket(r: &mut Reader<'_>) -> Option<Ticket> {
-    Some(Ticket {
-        address: r.address()?,
-        mac: r.array()?,
-    })
 }
 
 impl Response {
@@ -526,7 +452,7 @@ impl Packet {
             GONE => Response::Gone(Gone::from_byte(r.u8()?)?),
             BUSY => Response::Busy,
             DELIVERED => Response::Delivered {
-                ticket: ticket(&mut r)?,
+                ticket: r.ticket()?,
                 letter: r.letter()?,
             },
             ANSWER => Response::Answer {

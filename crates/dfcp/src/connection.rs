@@ -16,9 +16,15 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::sync::Notify;
 
-/// A connection; clones share it. It closes when the last clone and the last of its streams are
-/// gone, or by [`Connection::close`], and then what has not arrived yet may be lost:
-/// [`SendStream::delivered`] waits for it.
+/// A connection; clones share it.
+///
+/// It ends by [`Connection::close`], at once: what has not arrived yet may be lost then, unless
+/// [`SendStream::delivered`] has waited for it. Or it ends when the last clone and the last of its streams are
+/// gone. Then the peer still gets all that was [finished](SendStream::finish), and the datagrams that wait, and
+/// nothing that it sends is read any more; after that the connection closes with [`CloseCode::NO_ERROR`]. That
+/// takes the endpoint's tasks: who ends the process, or the runtime, waits for
+/// [`Endpoint::wait_idle`](crate::Endpoint::wait_idle) before. A peer that takes nothing for an
+/// [idle timeout](crate::TransportConfig::idle_timeout) ends the wait.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(crate) handle: Handle,

@@ -140,8 +140,11 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// A socket with its connections; clones share it. When the last one is dropped, existing
-/// connections end in order, and new ones are no longer accepted.
+/// A socket with its connections; clones share it. When the last one is dropped, no connection is accepted
+/// any more, and the socket stays for those that there are until they are over. It is served by tasks of the
+/// runtime in which it was made: where that ends, everything ends at once, and peers learn of it by silence.
+/// Before that, [`close`](Endpoint::close) ends all connections, and [`wait_idle`](Endpoint::wait_idle)
+/// waits until they have ended by themselves.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     inner: Arc<Inner>,
@@ -447,7 +450,9 @@ impl Endpoint {
     }
 
     /// Waits until every connection is over, whether or not somebody still holds it, or the driver
-    /// ended.
+    /// ended. Connections of which no handle is left end once the peer has what was finished, so that
+    /// this is how a program ends that has nothing more to say; one that is held lasts until somebody
+    /// closes it.
     pub async fn wait_idle(&self) {
         self.inner.shared.wait_idle().await;
     }

@@ -15,6 +15,11 @@
 //! A connection lasts as long as both processes and the path between them do: idle ones are kept
 //! alive ([`EndpointConfig::keep_alive`]).
 //!
+//! Dropping everything loses nothing that was [finished](SendStream::finish) while the runtime lives: a
+//! connection without handles ends when the peer has it. [`Connection::close`] and [`Endpoint::close`] end at
+//! once. So a program ends in one of two ways: it drops its connections and waits for [`Endpoint::wait_idle`],
+//! or it waits until what matters was [delivered](SendStream::delivered) and calls [`Endpoint::close`].
+//!
 //! Both sides prove a static key; [`Connection::peer`] says which one the peer proved. Dropping a
 //! future loses nothing: calls may be cancelled and made again.
 //!
@@ -78,6 +83,17 @@
 //! }
 //! # Ok(()) }
 //! ```
+//!
+//! Who knows quinn finds much the same under the same names, and this different:
+//!
+//! * a [`SendStream`] that is dropped before [`finish`](SendStream::finish) is reset, so that half of a message
+//!   is never taken for all of it;
+//! * a connection without handles still delivers what was finished, and [`Endpoint::wait_idle`] waits for that;
+//! * [`SendStream::delivered`] waits for the peer, as does [`AsyncWriteExt::shutdown`](tokio::io::AsyncWriteExt::shutdown),
+//!   which finishes first;
+//! * [`Connection::open_bi`] gives a stream both of whose halves count: who only sends takes
+//!   [`open_uni`](Connection::open_uni), as a [`RecvStream`] that is dropped tells the peer to stop;
+//! * identities are keys, not names: [`Endpoint::connect`] without the peer's key takes whoever answers.
 
 #![forbid(unsafe_code)]
 

@@ -502,6 +502,19 @@ impl<W: Waiting> View<W> {
         polled?.map(Ok)
     }
 
+    /// Runs `poll` on what the driver knows of the connection, also when that is over and forgotten.
+    pub(crate) fn poll_known<T>(
+        &self,
+        poll: impl FnOnce(&mut W) -> Poll<Result<T, Error>>,
+    ) -> Poll<Result<T, Error>> {
+        let mut state = self.0.lock();
+        let is_over = state.connection.is_none() || self.0.shared.has_ended();
+        match poll(&mut state.waiting) {
+            Poll::Pending if is_over => Poll::Ready(Err(Error::EndpointClosed)),
+            polled => polled,
+        }
+    }
+
     /// Changes the connection without waiting for anything; an error where it, or its endpoint, is no more.
     pub(crate) fn attempt<T>(
         &self,

@@ -147,8 +147,8 @@ impl SendStream {
         Ok(set.ok_or(Error::EndpointClosed)??)
     }
 
-    /// Says that nothing follows, without waiting; dropping the stream loses nothing then, as long as
-    /// somebody holds the connection. Once more it does nothing.
+    /// Says that nothing follows, without waiting; dropping the stream loses nothing then, nor does
+    /// dropping the [connection](crate::Connection). Once more it does nothing.
     ///
     /// # Errors
     /// [`Error::Closed`] if the peer stopped the stream, [`Error::Connection`].
@@ -206,7 +206,7 @@ impl SendStream {
 impl ChannelWatch {
     /// When everything is accounted for: the bytes given up.
     fn poll_delivered(&self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
-        self.view.poll(|_, _, ours| {
+        self.view.poll_known(|ours| {
             let channel = ours.channels.entry(self.id).or_default();
             if let Some(abandoned) = channel.acknowledged {
                 return Poll::Ready(Ok(abandoned));

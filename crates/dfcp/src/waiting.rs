@@ -2,9 +2,7 @@
 
 use crate::shared::{News, Waiting};
 use crate::wait_list::WaitList;
-use dfcp_proto::{
-    ChannelId, CloseCode, Connection, ConnectionError, Endpoint, Event, Instant, VarInt,
-};
+use dfcp_proto::{ChannelId, Connection, ConnectionError, Endpoint, Event, Instant, VarInt};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -129,9 +127,10 @@ impl ConnectionState {
 impl Waiting for ConnectionState {
     type Core = Endpoint;
 
-    fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> News {
+    fn collect(&mut self, connection: &mut Connection, is_held: bool) -> News {
         let mut news = News::default();
         while let Some(event) = connection.poll_event() {
+            news.unwanted |= !is_held && matches!(event, Event::Opened(_));
             news.milestone |= matches!(event, Event::Connected { .. } | Event::Confirmed);
             self.on_event(event);
         }
@@ -140,7 +139,7 @@ impl Waiting for ConnectionState {
     }
 
     fn release(&mut self, now: Instant, connection: &mut Connection) {
-        connection.close(now, CloseCode::NO_ERROR, "");
+        connection.close_when_delivered(now);
     }
 
     fn is_over(&self, connection: &Connection) -> bool {

@@ -38,6 +38,7 @@ mod service;
 #[cfg(target_os = "linux")]
 mod siege;
 mod slow_names;
+mod sync;
 mod sync_deep;
 mod sync_guard;
 mod transfer;

@@ -1,9 +1,11 @@
 //! Both halves of a channel against each other, with nothing between them but losses.
 
+mod gaps;
 mod receiver;
 mod sender;
 mod settled;
 mod turns;
+mod windows;
 
 use super::credit::MemoryBudget;
 use super::*;
@@ -115,6 +117,19 @@ impl Pair {
             self.recv.on_solved(job, &mut self.credit)?;
         }
         received
+    }
+
+    /// A block of 300 bytes in one symbol arrives at `offset`.
+    fn arrive_short(&mut self, offset: u64) -> Result<Received, CloseCode> {
+        let symbol = SymbolIn {
+            scheme: SchemeId::Arq,
+            offset,
+            block_len: 300,
+            esi: 0,
+            len: 300,
+            data: &[1; 300],
+        };
+        self.recv.on_symbol(&symbol, &mut self.credit)
     }
 
     /// Sends all that may leave, loses what `is_lost` says by its number, and brings the report.
@@ -337,141 +352,6 @@ fn a_receiver_takes_nothing_beyond_what_it_granted_or_beside_what_it_knows() {
 }
 
 #[test]
-fn what_is_lost_unreliably_is_a_gap_and_costs_no_credit_in_the_end() {
-    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Arq, Reliability::Unreliable);
-    let data = bytes(9500);
-    pair.write(&data);
-    pair.send.finish();
-    pair.round(|n| n == 2 || n == 3 || n == 7);
-    let given_up = pair.send.give_up(pair.now);
-    assert_eq!((given_up.blocks, given_up.unsent), (3, 0));
-    assert_eq!(given_up.bytes, pair.send.given_up());
-    assert!(pair.send.has_untold_skips());
-    let skips = pair.send.tell_skips();
-    assert_eq!(
-        skips.iter().map(|skip| skip.len).sum::<u64>(),
-        given_up.bytes
-    );
-    for skip in &skips {
-        assert_eq!(pair.recv.on_skip(skip, &mut pair.credit), Ok(true));
-        assert_eq!(
-            pair.recv.on_skip(skip, &mut pair.credit),
-            Ok(false),
-            "again"
-        );
-        assert!(!pair.send.is_acknowledged());
-    }
-    skips.iter().for_each(|_| pair.send.on_skip_acked());
-    pair.report();
-    pair.send.fin_acked = true;
-    assert!(!pair.send.has_untold_skips() && pair.send.is_acknowledged());
-    pair.recv.on_fin(9500).expect("its size");
-    assert!(pair.recv.is_complete() && !pair.recv.is_drained());
-    assert_eq!(pair.recv.missing(), given_up.bytes);
-    let (mut at, mut gaps, mut buffer) = (0, 0, [0; 400]);
-    while !pair.recv.is_drained() {
-        let n = pair.recv.read(&mut buffer, &mut pair.credit);
-        assert!(buffer[..n] == data[at..at + n]);
-        at += n;
-        if n == 0 {
-            let gap = pair.recv.read_gap(&mut pair.credit).expect("or bytes");
-            (at, gaps) = (at + gap as usize, gaps + gap);
-        }
-    }
-    assert_eq!((at, gaps), (9500, given_up.bytes));
-    assert_eq!(pair.credit.used, pair.credit.freed);
-    assert_eq!(pair.credit.used, 9500 + 11 * BLOCK_OVERHEAD);
-    assert_eq!(pair.credit.ranges, 0);
-}
-
-#[test]
-fn what_is_too_old_is_given_up_sent_or_not() {
-    let age = Duration::from_secs(1);
-    let mut pair = Pair::new(
-        ChannelKind::Stream,
-        SchemeId::Dense,
-        Reliability::Deadline(age),
-    );
-    assert_eq!(pair.send.next_expiry(), None);
-    pair.write(&[1; 30_000]);
-    assert_eq!(pair.send.next_expiry(), Some(START + age));
-    let (first, data) = pair.next().expect("it is there");
-    pair.arrive(&first, &data).expect("honest");
-    let soon = START + Duration::from_millis(999);
-    assert_eq!(pair.send.give_up(soon), GivenUp::default());
-    let policy = pair.policy();
-    pair.send.on_settled(first.offset, true, false, policy);
-    let given_up = pair.send.give_up(START + age);
-    assert_eq!((given_up.bytes, given_up.freed), (30_000, 30_000));
-    assert_eq!(
-        (pair.send.unsent_bytes(), pair.send.next_expiry()),
-        (0, None)
-    );
-    assert!(!pair.send.is_active());
-    let skips = pair.send.tell_skips();
-    // The block that was begun, and in one what was not.
-    let charged: Vec<u64> = skips.iter().map(|skip| skip.charged).collect();
-    assert_eq!(charged, [charge(first.block_len), 0]);
-    let bad = |change: fn(&mut Skip)| {
-        let mut skip = skips[0];
-        change(&mut skip);
-        skip
-    };
-    for wrong in [
-        bad(|skip| skip.charged = 0),
-        bad(|skip| skip.charged += 1),
-        bad(|skip| skip.offset += 1),
-        bad(|skip| skip.len = 0),
-        bad(|skip| skip.offset = 1 << 60),
-        bad(|skip| skip.offset = u64::MAX),
-    ] {
-        let refused = pair.recv.on_skip(&wrong, &mut pair.credit);
-        assert_eq!(refused, Err(CloseCode::PROTOCOL), "{wrong:?}");
-    }
-    for skip in &skips {
-        assert_eq!(pair.recv.on_skip(skip, &mut pair.credit), Ok(true));
-    }
-    assert_eq!(pair.credit.used, pair.credit.freed);
-    let beyond = Skip {
-        offset: 30_000,
-        len: 1000,
-        charged: charge(1000),
-    };
-    pair.credit.granted = pair.credit.used + charge(1000) - 1;
-    let refused = pair.recv.on_skip(&beyond, &mut pair.credit);
-    assert_eq!(refused, Err(CloseCode::FLOW_CONTROL));
-    pair.credit.granted += 1;
-    assert_eq!(pair.recv.on_skip(&beyond, &mut pair.credit), Ok(true));
-    assert_eq!(pair.recv.read_gap(&mut pair.credit), Some(31_000));
-}
-
-#[test]
-fn blocks_that_end_early_give_their_credit_back() {
-    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
-    pair.write(&bytes(40_000));
-    for n in 0..20 {
-        let (symbol, data) = pair.next().expect("it is there");
-        if n < 16 && n % 2 == 0 {
-            pair.arrive(&symbol, &data).expect("honest");
-        }
-    }
-    let code = crate::VarInt::from_u32(7);
-    pair.recv.end(code, None, &mut pair.credit);
-    assert_eq!(
-        (pair.recv.ended(), pair.recv.is_settled()),
-        (Some(code), false)
-    );
-    assert_eq!(pair.credit.used, pair.credit.freed);
-    // What the peer says it used for blocks that did not show up.
-    let charged = pair.send.charged();
-    pair.recv.end(code, Some(charged), &mut pair.credit);
-    assert!(pair.recv.is_settled());
-    assert_eq!((pair.credit.used, pair.credit.freed), (charged, charged));
-    let (symbol, data) = pair.next().expect("it is there");
-    assert_eq!(pair.arrive(&symbol, &data), Ok(Received::Redundant));
-}
-
-#[test]
 fn a_reader_takes_chunks_or_passes_over_bytes() {
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     let data = bytes(40_000);
@@ -524,71 +404,6 @@ fn a_full_block_is_taken_as_it_is_where_one_ended() {
         &mut cutter(&cut, &mut Buffers::default()),
     );
     assert!(!taken.expect("no block"), "bytes wait before it");
-}
-
-#[test]
-fn a_stream_s_limit_follows_its_reader() {
-    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
-    let config = TransportConfig::default().initial_stream_window(65_536);
-    pair.recv = RecvChannel::new(pair.id, &config);
-    assert_eq!(pair.recv.limit(), 65_536);
-    assert_eq!(pair.recv.new_limit(&mut pair.credit), None);
-    pair.write(&bytes(40_000));
-    pair.round(|_| false);
-    assert_eq!(pair.recv.skip(3000, &mut pair.credit), 3000);
-    assert_eq!(pair.recv.new_limit(&mut pair.credit), None, "hardly moved");
-    assert_eq!(pair.recv.skip(17_000, &mut pair.credit), 17_000);
-    pair.recv.on_read(START, ROUND_TRIP);
-    // Eight times what was read in a round trip ahead of the reader.
-    assert_eq!(pair.recv.new_limit(&mut pair.credit), Some(180_000));
-    assert_eq!(pair.recv.new_limit(&mut pair.credit), None);
-    assert_eq!(pair.recv.limit(), 180_000);
-    assert_eq!(pair.recv.skip(20_000, &mut pair.credit), 20_000);
-    pair.recv.on_fin(170_000).expect("its size");
-    assert_eq!(
-        pair.recv.new_limit(&mut pair.credit),
-        None,
-        "it ends before"
-    );
-}
-
-/// A stream that was carried for long does not have a large window for that.
-#[test]
-fn a_slow_reader_has_a_small_window() {
-    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
-    let config = TransportConfig::default().initial_stream_window(65_536);
-    pair.recv = RecvChannel::new(pair.id, &config);
-    let mut now = START;
-    for round in 0..60 {
-        pair.write(&bytes(5000));
-        pair.round(|_| false);
-        assert_eq!(pair.recv.skip(5000, &mut pair.credit), 5000);
-        pair.recv.on_read(now, ROUND_TRIP);
-        pair.recv.new_limit(&mut pair.credit);
-        let ahead = pair.recv.limit() - 5000 * (round + 1);
-        assert!(ahead <= 65_536, "{ahead} after {round} rounds");
-        now += ROUND_TRIP;
-    }
-}
-
-#[test]
-fn a_receive_window_counts_blocks_and_holes() {
-    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
-    let data = [0; 500];
-    let symbol = SymbolIn {
-        scheme: SchemeId::Dense,
-        offset: 10_001,
-        block_len: 5000,
-        esi: 0,
-        len: 500,
-        data: &data,
-    };
-    assert_eq!(pair.recv.occupancy(), 0);
-    pair.recv
-        .on_symbol(&symbol, &mut pair.credit)
-        .expect("honest");
-    // The block, and 10,001 bytes in blocks of 5000 before it.
-    assert_eq!(pair.recv.occupancy(), 4);
 }
 
 #[test]

@@ -355,6 +355,7 @@ impl Connection {
     fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
         self.activate(id);
         if freed > 0 {
+            self.on_progress(now);
             let send = self.channels.sender(id);
             for block in send.map(SendChannel::take_acked).unwrap_or_default() {
                 self.out.path.on_block_acked(now, &block.sent);

@@ -1,7 +1,9 @@
-//! The end: CLOSE is repeated until the peer answers with one of its own, or for three probe timeouts.
+//! The end: CLOSE is repeated until the peer answers with one of its own, or for three probe timeouts. Where nobody
+//! holds the connection any more it begins once the peer has what was finished.
 
 use super::transmit::{Batch, Contents};
-use super::{CloseCode, Connection, ConnectionError, Event, State};
+use super::{ChannelId, CloseCode, Connection, ConnectionError, Event, State};
+use crate::block::SendChannel;
 use crate::observe::{Ending, Observation};
 use crate::time::{Duration, Instant};
 use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN};
@@ -24,17 +26,58 @@ impl Connection {
         self.close_with(now, code, reason, ConnectionError::LocallyClosed);
     }
 
+    /// Ends the connection as [`Connection::close`] does, without an error, once the peer has all that was finished,
+    /// or stopped it, and what waits of datagrams has left: for who has nothing more to say. Nothing is received any
+    /// more: the peer is asked to stop. It has to take something within each idle timeout, so that it cannot keep a
+    /// connection for ever that nobody wants.
+    pub fn close_when_delivered(&mut self, now: Instant) {
+        if !self.is_established() || self.is_delivered() {
+            return self.close(now, CloseCode::NO_ERROR, "");
+        }
+        self.leaving.get_or_insert(now + self.idle_timeout());
+        let receivers = self.channels.receivers_mut();
+        let unread: Vec<ChannelId> = receivers.map(|(id, _)| id).collect();
+        unread.into_iter().for_each(|id| self.end_recv(id));
+    }
+
+    /// The peer has taken something more of what was written.
+    pub(super) fn on_progress(&mut self, now: Instant) {
+        let until = now + self.idle_timeout();
+        self.leaving = self.leaving.map(|_| until);
+    }
+
+    /// Closes a connection that was left, when nothing is to be waited for any more.
+    pub(super) fn end_if_left(&mut self, now: Instant) {
+        let is_over = |until| now >= until || self.is_delivered();
+        if self.leaving.is_some_and(is_over) {
+            self.close(now, CloseCode::NO_ERROR, "");
+        }
+    }
+
+    /// Whether the peer has what was finished, or wants no more of it, and no datagram waits to be sent.
+    fn is_delivered(&self) -> bool {
+        // One that is acknowledged is gone.
+        let waits = |send: &SendChannel| send.is_finished() && !send.is_abandoned();
+        self.out.buffered == 0
+            && self.out.datagrams.is_empty()
+            && !self.channels.senders().any(|(_, send)| waits(send))
+    }
+
     fn close_with(&mut self, now: Instant, code: CloseCode, reason: &str, error: ConnectionError) {
         match self.state {
             State::Connecting(_) => self.finish(now, error),
             State::Established => {
                 let reason = reason.to_owned();
+                let copies = self.close_copies();
+                let is_orderly = error == ConnectionError::LocallyClosed;
+                let unreported = self.inc.policy.due().filter(|_| is_orderly);
                 // At once, then twice in each probe timeout, and when the peer still talks.
                 self.state = State::Closing {
                     code,
                     reason,
+                    reports: unreported.map_or(0, |_| copies),
                     until: None,
-                    due: self.close_copies(),
+                    due: copies,
                     next: now + self.pto() / 2,
                 };
                 self.tell_closed(now, error);
@@ -82,6 +125,14 @@ impl Connection {
         let room = self.out.moved.map_or(u64::MAX, |moved| moved.allowance());
         if room < BARE_CLOSE {
             return None;
+        }
+        // Who has read everything and leaves has not said yet that it came: the peer would take it for lost.
+        if let State::Closing { reports, .. } = &mut self.state
+            && *reports > 0
+            && self.out.moved.is_none()
+        {
+            *reports -= 1;
+            return Some(self.transmit_report(now, out));
         }
         let (code, mut reason) = match &mut self.state {
             State::Closing {

@@ -9,7 +9,7 @@ use super::*;
 const PINGS: u32 = 3;
 
 impl Connection {
-    fn idle_timeout(&self) -> Duration {
+    pub(super) fn idle_timeout(&self) -> Duration {
         let peer = self.peer_params.as_ref().map_or(0, |p| p.idle_timeout_ms);
         match peer {
             0 => self.config.idle_timeout,

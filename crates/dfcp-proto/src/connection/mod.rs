@@ -9,8 +9,10 @@
 //! * `datagrams`: messages that nothing repeats
 //! * `report`: feedback and control frames, in packets of their own
 //! * `channels`: the application's calls; `channel_map` finds the halves of each
-//! * `flows`: what is kept of each direction; `queue`: which channel is next
-//! * `closing`: its end, until the peer knows of it; `idle`: silence: keep-alives, and when it has lasted too long
+//! * `flows`: what is kept of each direction; `queue`: which channel is next; `first_window`: what streams
+//!   that nobody reads leave to others
+//! * `closing`: its end, once what was finished is delivered or at once, until the peer knows of it
+//! * `idle`: silence: keep-alives, and when it has lasted too long
 //! * `probe`: nothing was acknowledged for too long
 //! * `migration`: a peer that moved, until its new address is validated
 //! * `partial`: data that are given up, at both ends
@@ -83,7 +85,7 @@ pub enum Timer {
     Deadline,
     /// An idle connection shows that it is alive.
     KeepAlive,
-    /// Silence for too long.
+    /// Silence for too long, or nothing delivered for as long to a peer that is being left.
     Idle,
     /// A closed connection can be forgotten.
     Closed,
@@ -114,6 +116,8 @@ enum State {
     Closing {
         code: CloseCode,
         reason: String,
+        /// How often feedback that was due leaves before.
+        reports: u8,
         /// Known once the first CLOSE is sent: however late that is, the peer hears it.
         until: Option<Instant>,
         due: u8,
@@ -169,7 +173,11 @@ pub struct Connection {
     next_to_write: ChannelId,
     /// How often a channel was wanted and there was no room, and nobody was told of room since.
     wants_open: u64,
+    /// Nobody holds the connection any more: it ends once what was finished is delivered, and then at the latest.
+    leaving: Option<Instant>,
     events: VecDeque<Event>,
+    /// Blocks that the driver is rebuilding.
+    solving: usize,
     observer: Observer,
     stats: ConnectionStats,
 }
@@ -216,7 +224,9 @@ impl Connection {
             is_buffer_full: false,
             next_to_write: ChannelId(0),
             wants_open: 0,
+            leaving: None,
             events: VecDeque::new(),
+            solving: 0,
             observer: config.observers.begin(role, remote),
             stats: ConnectionStats::default(),
             config,
@@ -252,9 +262,11 @@ impl Connection {
             .tell(now, || Observation::Established { peer: Some(peer) });
     }
 
-    /// The next thing the driver should know.
+    /// The next thing the driver should know. The end is told after the last block that is being rebuilt: what came
+    /// before it can still be read.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let waits = self.solving > 0 && matches!(self.events.front(), Some(Event::Closed(_)));
+        if waits { None } else { self.events.pop_front() }
     }
 
     /// The peer's address.
@@ -399,6 +411,7 @@ impl Connection {
                     .filter(|_| !fenced)
                     .map(|t| (t, Timer::KeepAlive)),
                 Some((self.idle_time(), Timer::Idle)),
+                self.leaving.map(|t| (t, Timer::Idle)),
             ]
             .into_iter()
             .flatten()
@@ -493,6 +506,7 @@ impl Connection {
         }
         self.give_up(now);
         self.keep_alive(now);
+        self.end_if_left(now);
     }
 
     /// UDP payload bytes of a full data packet.

@@ -28,6 +28,15 @@ const MAX_SILENT: u64 = 64;
 const MAX_CONTROL: usize = 33;
 
 impl Connection {
+    /// Feedback alone in a packet.
+    pub(super) fn transmit_report(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
+        let start = out.len();
+        let pn = self.begin_packet(now, out);
+        self.emit_feedback(now, out, start);
+        self.finish_packet(now, pn, start, out, Contents::default());
+        Batch::from(out.len() - start)
+    }
+
     /// Feedback and control frames in a packet of their own.
     pub(super) fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
         let start = out.len();

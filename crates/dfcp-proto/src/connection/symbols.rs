@@ -138,6 +138,7 @@ impl Connection {
         while let Some(&id) = self.inc.solvable.first() {
             let recv = self.channels.receiver(id);
             if let Some(job) = recv.and_then(RecvChannel::take_job) {
+                self.solving += 1;
                 return Some(job);
             }
             self.inc.solvable.remove(&id);
@@ -147,6 +148,7 @@ impl Connection {
 
     /// Takes a finished job back.
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
+        self.solving = self.solving.saturating_sub(1);
         let (id, bytes) = (job.channel, job.bytes());
         let Some(recv) = self.channels.receiver(id) else {
             return;

@@ -85,6 +85,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let start = out.len();
+        self.end_if_left(now);
         self.out.path.on_time(now);
         let batch = match self.state {
             State::Connecting(_) => {

@@ -3,8 +3,11 @@
 
 use crate::common::raw::{RawClient, drain};
 use crate::common::*;
-use dfcp_proto::wire::{AckHead, Frame};
-use dfcp_proto::{ChannelKind, CloseCode, ConnectionError, Duration, Event, Instant};
+use dfcp_proto::wire::{AckHead, BlockLen, Frame, SymbolHeader};
+use dfcp_proto::{
+    ChannelId, ChannelKind, CloseCode, ConnectionError, Duration, Event, Instant, Read, Role,
+    SchemeId, TransportConfig, VarInt,
+};
 use dfcp_sim::{LossModel, Pair, PairConfig, Side};
 
 const OBJECT: u64 = 20_000;
@@ -199,6 +202,141 @@ fn who_ends_its_process_after_closing_is_heard_where_much_is_lost() {
             "{loss}: {unheard} of {RUNS} are not heard"
         );
     }
+}
+
+/// A peer that has read the last byte may leave before its report of it was due to leave.
+#[test]
+fn who_reads_the_end_and_closes_says_that_all_came() {
+    let mut raw = RawClient::connect();
+    let channel = ChannelId::new(Role::Client, ChannelKind::Uni, 0);
+    let data = [7; 100];
+    let header = SymbolHeader {
+        scheme: SchemeId::Arq,
+        channel: channel.0,
+        offset: 0,
+        block: BlockLen::Bytes(100),
+        esi: 0,
+    };
+    raw.receive(|_, _| {});
+    raw.send_frames(&[
+        Frame::Symbol {
+            header,
+            data: &data,
+        },
+        Frame::Fin {
+            channel: channel.0,
+            size: 100,
+        },
+    ]);
+    let now = raw.now;
+    let mut buffer = [0; 200];
+    let connection = raw.connection();
+    assert_eq!(
+        connection.read(now, channel, &mut buffer),
+        Ok(Read::Data(100))
+    );
+    connection.close(now, CloseCode::NO_ERROR, "");
+    let (mut reported, mut closed) = (false, false);
+    raw.receive(|_, frame| match frame {
+        Frame::Blocks(report) => reported |= !closed && report.done_below >= 100,
+        Frame::Close { .. } => closed = true,
+        _ => {}
+    });
+    assert!(reported && closed, "{reported} {closed}");
+}
+
+/// It is known to have come before it is rebuilt, so the peer may close meanwhile.
+#[test]
+fn the_end_is_told_after_what_is_being_rebuilt() {
+    let mut raw = RawClient::connect();
+    let channel = ChannelId::new(Role::Client, ChannelKind::Uni, 0);
+    let tell = |raw: &mut RawClient, frame: Frame<'_>| {
+        let mut plain = Vec::new();
+        frame.emit(&mut plain);
+        let mut packet = raw.seal(&plain);
+        let (now, from) = (raw.now, raw.address);
+        raw.server.handle_datagram(now, from, 0, &mut packet);
+    };
+    for esi in 4..8 {
+        let header = SymbolHeader {
+            scheme: SchemeId::Dense,
+            channel: channel.0,
+            offset: 0,
+            block: BlockLen::Bytes(1200),
+            esi,
+        };
+        let data = &[esi as u8; 300];
+        tell(&mut raw, Frame::Symbol { header, data });
+    }
+    let mut job = raw.connection().take_solve_job().expect("there is enough");
+    let code = VarInt::from_u32(0);
+    tell(&mut raw, Frame::Close { code, reason: &[] });
+    assert_eq!(raw.closed(), None, "it is still being rebuilt");
+    job.run();
+    let now = raw.now;
+    raw.connection().finish_solve(now, job);
+    let read = raw.connection().read(now, channel, &mut [0; 2000]);
+    assert_eq!(read, Ok(Read::Data(1200)));
+    let closed = raw.closed();
+    let in_order = matches!(closed, Some(ConnectionError::PeerClosed { .. }));
+    assert!(in_order, "{closed:?}");
+}
+
+/// A stream of each side, `size` bytes of the client's; the client writes all of its own, reads nothing and leaves.
+fn left_after_finishing(config: PairConfig, size: u64) -> (Pair, Flow, Flow) {
+    let mut pair = established(config);
+    let mut ours = Flow::open(&mut pair, Side::Client, ChannelKind::Stream, size);
+    let mut theirs = Flow::open(&mut pair, Side::Server, ChannelKind::Stream, 100_000);
+    theirs.write(&mut pair);
+    let opened = Event::Opened(theirs.channel);
+    assert!(pair.run_until(SECOND, |pair| has_event(pair, Side::Client, &opened)));
+    ours.write(&mut pair);
+    assert_eq!(ours.written, size);
+    let now = pair.now;
+    pair.connection(Side::Client).close_when_delivered(now);
+    pair.flush();
+    (pair, ours, theirs)
+}
+
+#[test]
+fn who_leaves_after_finishing_is_heard_to_the_end() {
+    for loss in [0.0, 0.2] {
+        let config = PairConfig::symmetric(lossy(loss), 3);
+        let (mut pair, mut ours, theirs) = left_after_finishing(config, 500_000);
+        let delivered = pair.run_until(20 * SECOND, |pair| {
+            ours.read_some(pair, usize::MAX);
+            ours.ended
+        });
+        assert!(delivered && ours.received == 500_000, "{loss}: {ours:?}");
+        let code = VarInt::from_u32(0);
+        let stopped = Event::Stopped {
+            channel: theirs.channel,
+            code,
+        };
+        assert!(has_event(&pair, Side::Server, &stopped), "{loss}");
+        let over = pair.run_until(20 * SECOND, |pair| {
+            pair.connection(Side::Client).is_closed()
+        });
+        let closed = Event::Closed(ConnectionError::PeerClosed {
+            code: CloseCode::NO_ERROR,
+            reason: String::new(),
+        });
+        assert!(over && has_event(&pair, Side::Server, &closed), "{loss}");
+    }
+}
+
+#[test]
+fn a_peer_that_takes_nothing_does_not_keep_who_left() {
+    let idle = 10 * SECOND;
+    let transport = TransportConfig::default().idle_timeout(idle);
+    let mut config = PairConfig::symmetric(lossy(0.0), 3);
+    config.client = transport.clone().keep_alive(Some(SECOND));
+    config.server = transport.receive_budget(1 << 20);
+    let (mut pair, _ours, _theirs) = left_after_finishing(config, 1_500_000);
+    let left = pair.now;
+    let over = pair.run_until(10 * idle, |pair| pair.connection(Side::Client).is_closed());
+    let took = pair.now.saturating_since(left);
+    assert!(over && took >= idle && took < idle + 2 * SECOND, "{took:?}");
 }
 
 /// Its acknowledgements say that a round trip takes most of a minute.

@@ -3,6 +3,7 @@
 //! Every test is a pair of endpoints (or one endpoint and a hand-made peer) in simulated time;
 //! nothing depends on the machine's speed. A failing assertion names the seed.
 
+mod admission;
 #[path = "../../../../fuzz/src/lib.rs"]
 mod bodies;
 mod bursts;

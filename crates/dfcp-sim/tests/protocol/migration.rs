@@ -1,7 +1,7 @@
 //! A client whose address changes, and one that aims its server at somebody else.
 
 use crate::common::raw::{RawClient, address, drain, params, server};
-use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
+use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows, set_links};
 use dfcp_proto::wire::{AckHead, Frame, PATH_DATA_LEN, TransportParams};
 use dfcp_proto::{ChannelKind, CloseCode};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
@@ -14,13 +14,6 @@ const SPARE: usize = 16;
 
 fn object(pair: &mut Pair, size: u64) -> Flow {
     Flow::open(pair, Side::Client, ChannelKind::Object, size)
-}
-
-fn set_links(pair: &mut Pair, config: &LinkConfig) {
-    let now = pair.now;
-    pair.links
-        .iter_mut()
-        .for_each(|link| link.set_config(now, config.clone()));
 }
 
 /// A client that nothing is on its way to, and that knows which numbers its server's packets have.

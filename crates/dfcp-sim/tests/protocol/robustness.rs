@@ -1,11 +1,11 @@
 //! Paths that break and strangers who meddle.
 
 use crate::common::raw::{CID, RawClient, drain, key, params, server_with};
-use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
+use crate::common::{Flow, MS, SECOND, closed, established, link, lossy, run_flows, set_links};
 use dfcp_proto::crypto::reset_token;
 use dfcp_proto::wire::{CID_LEN, ConnectionId, Frame, Packet, TAG_LEN, emit_reset};
 use dfcp_proto::{
-    ChannelKind, CloseCode, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, Timer,
+    ChannelKind, CloseCode, ConnectionError, ConnectionHandle, Endpoint, Instant, Timer,
     TransportConfig,
 };
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Random, Seed, Side};
@@ -14,23 +14,6 @@ use std::sync::Arc;
 
 fn object(pair: &mut Pair, size: u64) -> Flow {
     Flow::open(pair, Side::Client, ChannelKind::Object, size)
-}
-
-fn closed(pair: &Pair, side: Side) -> Option<&ConnectionError> {
-    pair.hosts[side as usize]
-        .events
-        .iter()
-        .find_map(|event| match event {
-            Event::Closed(error) => Some(error),
-            _ => None,
-        })
-}
-
-fn set_links(pair: &mut Pair, config: &LinkConfig) {
-    let now = pair.now;
-    pair.links
-        .iter_mut()
-        .for_each(|link| link.set_config(now, config.clone()));
 }
 
 /// A datagram made from `captured` that no honest peer sent.

@@ -1,6 +1,6 @@
 //! Opening: loss, corruption, silence, refusal.
 
-use crate::common::{MS, SECOND, link, lossy, pair, small};
+use crate::common::{MS, SECOND, finish, link, lossy, pair, small};
 use dfcp_proto::published::{Carrier, Config, Endpoint, Error, Event, Listen, State};
 use dfcp_proto::{Instant, Payload};
 use dfcp_sim::published_pair::PORT;
@@ -14,12 +14,6 @@ fn closed_with(pair: &PublishedPair, side: Side) -> Option<Option<Error>> {
         Event::Closed(error) => Some(error.clone()),
         _ => None,
     })
-}
-
-fn finish(pair: &mut PublishedPair, side: Side) {
-    let now = pair.now;
-    pair.connection(side).finish(now);
-    pair.flush();
 }
 
 #[test]

@@ -11,3 +11,12 @@ mod runs;
 mod scenarios;
 mod sharing;
 mod validation;
+
+/// Within `tolerance`, a share, of what is expected.
+#[track_caller]
+fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
+    assert!(
+        (value / expected - 1.0).abs() <= tolerance,
+        "{what}: {value}, not {expected}"
+    );
+}

@@ -1,5 +1,6 @@
 //! DFCP as published in scenarios: what the papers' formulas say it must reach.
 
+use crate::assert_near;
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::report::{FlowReport, RunReport};
 use dfcp_sim::scenario::Scenario;
@@ -16,15 +17,6 @@ fn series<'a>(report: &'a RunReport, name: &str, quantity: &str) -> &'a [f64] {
     let mut found = report.series.iter();
     let found = found.find(|s| s.name == name && s.quantity == quantity);
     &found.expect("it is sampled").values
-}
-
-/// Within `tolerance`, a share, of what is expected.
-#[track_caller]
-fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
-    assert!(
-        (value / expected - 1.0).abs() <= tolerance,
-        "{what}: {value}, not {expected}"
-    );
 }
 
 fn mean(values: &[f64]) -> f64 {

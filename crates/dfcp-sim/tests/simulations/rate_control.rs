@@ -1,5 +1,6 @@
 //! Controllers that measure the available bandwidth or follow marks, in networks where it is known.
 
+use crate::assert_near;
 use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
 use dfcp_sim::scenario::Document;
 
@@ -109,14 +110,6 @@ fn probing(control: &str, overestimate: f64) -> String {
 fn probers() -> impl Iterator<Item = (Transport, &'static str)> {
     let with = |transport| ["probe-gap", "probe-rate"].map(|control| (transport, control));
     BOTH.into_iter().flat_map(with)
-}
-
-/// Within `tolerance`, a share, of what is expected.
-fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
-    assert!(
-        (value / expected - 1.0).abs() <= tolerance,
-        "{what}: {value:.2}, not {expected:.2}"
-    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Scenarios run from the file to the report, and the report says what must be so.
 
+use crate::assert_near;
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::Seed;
 use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
@@ -26,14 +27,6 @@ fn flow<'a>(report: &'a RunReport, name: &str) -> &'a FlowReport {
 fn link<'a>(report: &'a RunReport, name: &str) -> &'a LinkReport {
     let found = report.links.iter().find(|link| link.name == name);
     found.expect("the link is in the report")
-}
-
-/// Within `tolerance`, a share, of what is expected.
-fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
-    assert!(
-        (value / expected - 1.0).abs() <= tolerance,
-        "{what}: {value}, not {expected}"
-    );
 }
 
 /// One link of 10 Mbit/s and 10 ms; `extra` adds to it.

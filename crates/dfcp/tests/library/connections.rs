@@ -2,8 +2,11 @@
 
 use crate::{bytes, client, pair, pair_of, within};
 use bytes::Bytes;
-use dfcp::{CloseCode, Connection, Endpoint, EndpointConfig, Error, TransportConfig, generate_key};
-use tokio::io::AsyncWriteExt;
+use dfcp::{
+    CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, TransportConfig,
+    generate_key,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn datagrams_come_whole_and_the_oldest_make_room() {
@@ -53,6 +56,32 @@ async fn datagrams_come_whole_and_the_oldest_make_room() {
         assert!(numbers.len() <= 100 && numbers.is_sorted(), "{numbers:?}");
         assert_eq!(numbers.last(), Some(&(count - 1)));
         assert!(near.send_datagram(Bytes::new()).is_err());
+    })
+    .await;
+}
+
+/// As a server does that answers and returns: neither the stream nor the connection is held any longer.
+#[tokio::test]
+async fn what_was_finished_arrives_though_nobody_holds_the_connection() {
+    within(async {
+        let (client, near, _server, far) = pair().await;
+        // More than leaves at once.
+        let data = bytes(1_000_000);
+        let mut send = near.open_uni().await.expect("opens");
+        send.write_all(&data).await.expect("fits");
+        send.finish().expect("ends");
+        near.send_datagram(Bytes::from_static(b"and this"))
+            .expect("fits");
+        drop((send, near));
+        let mut came = Vec::new();
+        let mut recv = far.accept_uni().await.expect("comes");
+        recv.read_to_end(&mut came).await.expect("is whole");
+        assert!(came == data, "bytes differ");
+        assert_eq!(far.read_datagram().await.expect("comes"), "and this");
+        let end = far.closed().await;
+        let in_order = matches!(&end, ConnectionError::PeerClosed { code, .. } if *code == CloseCode::NO_ERROR);
+        assert!(in_order, "{end:?}");
+        client.wait_idle().await;
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! DFCP as published over real sockets on loopback.
 
-use crate::within;
+use crate::{bytes, within};
 use dfcp::Rate;
 use dfcp::published::rate::FixedRate;
 use dfcp::published::{
@@ -51,12 +51,6 @@ async fn pair(client: &str, server: &str, config: Config) -> Pair {
 
 async fn local_pair() -> Pair {
     pair("127.0.0.1:0", "127.0.0.1:0", config()).await
-}
-
-fn bytes(n: usize) -> Vec<u8> {
-    (0..n as u64)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
-        .collect()
 }
 
 /// Sends `data` there and back.

@@ -1,6 +1,6 @@
 //! The library over real sockets on loopback.
 
-use crate::within;
+use crate::{bytes, within};
 use dfcp::{
     CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Piece, Profile,
     Progress, Reliability, SchemeId, TransportConfig, generate_key,
@@ -39,12 +39,6 @@ async fn pair_with(
 
 async fn pair() -> (Endpoint, Connection, Endpoint, Connection) {
     pair_with("127.0.0.1:0", TransportConfig::default()).await
-}
-
-fn bytes(n: usize) -> Vec<u8> {
-    (0..n as u64)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
-        .collect()
 }
 
 #[tokio::test]

@@ -9,15 +9,7 @@ fn stream() -> Pair {
 /// A block of 300 bytes in one symbol arrives at each offset.
 fn arrive(pair: &mut Pair, offsets: impl IntoIterator<Item = u64>) {
     for offset in offsets {
-        let symbol = SymbolIn {
-            scheme: SchemeId::Arq,
-            offset,
-            block_len: 300,
-            esi: 0,
-            len: 300,
-            data: &[1; 300],
-        };
-        let received = pair.recv.on_symbol(&symbol, &mut pair.credit);
+        let received = pair.arrive_short(offset);
         assert_eq!(received, Ok(Received::Complete), "{offset}");
     }
 }

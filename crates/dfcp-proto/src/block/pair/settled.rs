@@ -6,19 +6,6 @@ fn pair(kind: ChannelKind) -> Pair {
     Pair::new(kind, SchemeId::Arq, Reliability::Reliable)
 }
 
-/// A block of 300 bytes in one symbol arrives there.
-fn arrive(pair: &mut Pair, offset: u64) -> Result<Received, CloseCode> {
-    let symbol = SymbolIn {
-        scheme: SchemeId::Arq,
-        offset,
-        block_len: 300,
-        esi: 0,
-        len: 300,
-        data: &[1; 300],
-    };
-    pair.recv.on_symbol(&symbol, &mut pair.credit)
-}
-
 fn skip(pair: &mut Pair, offset: u64, len: u64, charged: u64) -> Result<bool, CloseCode> {
     let skip = Skip {
         offset,
@@ -32,19 +19,19 @@ fn skip(pair: &mut Pair, offset: u64, len: u64, charged: u64) -> Result<bool, Cl
 fn nothing_comes_or_is_given_up_beyond_the_end() {
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         let mut pair = pair(kind);
-        assert_eq!(arrive(&mut pair, 0), Ok(Received::Complete));
+        assert_eq!(pair.arrive_short(0), Ok(Received::Complete));
         assert_eq!(pair.recv.on_fin(299), Err(CloseCode::PROTOCOL));
         assert_eq!(pair.recv.final_size(), None);
         assert_eq!(pair.recv.on_fin(900), Ok(()));
         assert_eq!(pair.recv.final_size(), Some(900));
-        assert_eq!(arrive(&mut pair, 601), Err(CloseCode::PROTOCOL));
+        assert_eq!(pair.arrive_short(601), Err(CloseCode::PROTOCOL));
         assert_eq!(skip(&mut pair, 601, 300, 0), Err(CloseCode::PROTOCOL));
-        assert_eq!(arrive(&mut pair, 600), Ok(Received::Complete));
+        assert_eq!(pair.arrive_short(600), Ok(Received::Complete));
         assert_eq!(skip(&mut pair, 300, 300, 0), Ok(true));
         assert!(pair.recv.is_complete());
     }
     let mut short = pair(ChannelKind::Stream);
-    assert_eq!(arrive(&mut short, 0), Ok(Received::Complete));
+    assert_eq!(short.arrive_short(0), Ok(Received::Complete));
     assert_eq!(short.recv.on_fin(300), Ok(()), "that was all");
     assert!(short.recv.is_complete());
     let mut longest = pair(ChannelKind::Object);
@@ -77,7 +64,7 @@ fn what_is_given_up_beside_an_open_block_is_not_of_it() {
 fn an_object_tells_of_its_gaps_lowest_first() {
     let mut pair = pair(ChannelKind::Object);
     assert_eq!(pair.recv.readiness(), 0);
-    assert_eq!(arrive(&mut pair, 600), Ok(Received::Complete));
+    assert_eq!(pair.arrive_short(600), Ok(Received::Complete));
     assert_eq!(pair.recv.readiness(), 1);
     assert_eq!(skip(&mut pair, 900, 50, 0), Ok(true));
     assert_eq!(skip(&mut pair, 0, 300, 0), Ok(true));
@@ -97,7 +84,7 @@ fn an_object_tells_of_its_gaps_lowest_first() {
 fn an_end_frees_what_was_not_freed_before() {
     let mut pair = pair(ChannelKind::Object);
     for offset in [0, 300, 600] {
-        assert_eq!(arrive(&mut pair, offset), Ok(Received::Complete));
+        assert_eq!(pair.arrive_short(offset), Ok(Received::Complete));
     }
     // The application is done with one of the two that it took.
     let mut take = || pair.recv.take_block(&mut pair.credit);
@@ -119,7 +106,7 @@ fn an_end_frees_what_was_not_freed_before() {
 fn a_window_holds_what_is_complete_and_what_is_missing_below_it() {
     let mut pair = pair(ChannelKind::Stream);
     for offset in [0, 300, 1200] {
-        assert_eq!(arrive(&mut pair, offset), Ok(Received::Complete));
+        assert_eq!(pair.arrive_short(offset), Ok(Received::Complete));
     }
     // Three blocks, and 600 bytes before the last.
     assert_eq!(pair.recv.occupancy(), 5);

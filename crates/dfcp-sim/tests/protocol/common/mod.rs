@@ -3,7 +3,8 @@
 pub use crate::bodies::raw;
 
 use dfcp_proto::{
-    ChannelId, ChannelKind, Duration, Event, Profile, Rate, Read, SchemeId, TransportConfig,
+    ChannelId, ChannelKind, ConnectionError, Duration, Event, Profile, Rate, Read, SchemeId,
+    TransportConfig,
 };
 use dfcp_sim::pair::pattern;
 use dfcp_sim::{Limit, LinkConfig, Pair, PairConfig, Side};
@@ -55,6 +56,25 @@ pub fn established(config: PairConfig) -> Pair {
 
 pub fn has_event(pair: &Pair, side: Side, event: &Event) -> bool {
     pair.hosts[side as usize].events.contains(event)
+}
+
+/// Why that side's connection ended, if it did.
+pub fn closed(pair: &Pair, side: Side) -> Option<&ConnectionError> {
+    pair.hosts[side as usize]
+        .events
+        .iter()
+        .find_map(|event| match event {
+            Event::Closed(error) => Some(error),
+            _ => None,
+        })
+}
+
+/// Both links are like this from now on.
+pub fn set_links(pair: &mut Pair, config: &LinkConfig) {
+    let now = pair.now;
+    pair.links
+        .iter_mut()
+        .for_each(|link| link.set_config(now, config.clone()));
 }
 
 /// One direction of a channel: writes a pattern at one end, checks it at the other.
