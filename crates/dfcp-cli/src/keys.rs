@@ -89,7 +89,14 @@ impl Own {
         if let Some(path) = &self.missing {
             write(path, &self.key, Existing::Refuse).map_err(|failure| match path.exists() {
                 true => Failure::io(path, "another process has made it meanwhile; start again"),
-                false => failure,
+                // Users of services often have a home that is not there.
+                false => Failure {
+                    message: format!(
+                        "{failure}: the new key has no place; name a key (--key FILE, which `dfcp keygen --out FILE` \
+                         makes), or set HOME to a directory that this user may write in"
+                    ),
+                    ..failure
+                },
             })?;
             tell(format!("made a new key, {}", path.display()));
         }
@@ -227,6 +234,17 @@ mod tests {
         let why = new().keep().unwrap_err().message;
         assert!(why.contains("start again"), "{why}");
         assert_eq!(load(&path).unwrap().public(), kept.public());
+        // A file is in the place of the directory.
+        let nowhere = Own {
+            key: dfcp::generate_key().unwrap(),
+            missing: Some(path.join("key")),
+        };
+        let why = nowhere.keep().unwrap_err();
+        assert_eq!(why.kind, Kind::LocalIo);
+        assert!(
+            why.message.contains("--key") && why.message.contains("HOME"),
+            "{why}"
+        );
         let there = Own::load(Some(&path)).unwrap();
         assert_eq!(there.keep().unwrap().public(), kept.public());
     }

@@ -191,7 +191,11 @@ fn hint(option: &str) -> Option<&'static str> {
         "-i" | "-J" | "-o" | "-F" | "-4" | "-6" => {
             "options of ssh stand in -e, as in -e 'ssh -J HOST'"
         }
-        "-v" | "--verbose" | "--stats" | "--info" => "what happens is said in any case",
+        "-v" | "--verbose" | "--stats" | "--info" | "--human-readable" => {
+            "what happens is said in any case"
+        }
+        "--progress" => "it is shown on a terminal in any case; leave it out",
+        "--itemize-changes" => "-n lists what would change, --json=stream what did",
         "-z" | "-C" | "--compress" => "nothing is compressed here; leave it out",
         "-p" | "-t" | "--perms" | "--times" => "times are kept in any case, modes by -a",
         "-H" | "-S" | "--hard-links" | "--sparse" => {
@@ -199,6 +203,11 @@ fn hint(option: &str) -> Option<&'static str> {
         }
         "--partial" | "--partial-dir" => "parts are kept in any case; leave it out",
         "-u" | "--update" => "--on-conflict newer leaves what is newer there as it is",
+        "--size-only" => "what has the same size and time is not sent; --checksum compares content",
+        "--backup" | "--backup-dir" => {
+            "--on-conflict rename leaves what is there and gives the new file a free name"
+        }
+        "--exclude-from" | "--include-from" => "name the patterns: --exclude A --exclude B",
         "--ignore-existing" => "--on-conflict skip leaves what is there as it is",
         "--delete" => "`dfcp sync --delete SRC DST` removes what is not in SRC",
         "--delete-before" | "--delete-during" | "--delete-after" | "--del" => {
@@ -275,9 +284,23 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
             _ => Vec::new(),
         };
         if !hints.is_empty() {
+            // What is only written alike would be said in place of it.
+            error.remove(ContextKind::SuggestedArg);
             let hints = hints.into_iter().map(Into::into).collect();
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
         }
+    }
+    if error.kind() == ErrorKind::InvalidValue
+        && let Some(ContextValue::String(of)) = error.get(ContextKind::InvalidArg)
+        && of.starts_with("--progress ")
+        && words().any(|word| word == "--progress")
+        && let Some(hint) = hint("--progress")
+    {
+        let hint = format!("--progress: {hint}");
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![hint.into()]),
+        );
     }
     // Of an option that stands alone clap does not say what stands beside it.
     if error.kind() == ErrorKind::ArgumentConflict

@@ -190,7 +190,7 @@ impl Bar {
             meter: meter.clone(),
             before,
             cost: Box::new(cost),
-            samples: VecDeque::new(),
+            pace: Pace::from(Instant::now()),
             offered: false,
             draws: 0,
         };
@@ -350,7 +350,7 @@ struct Shown {
     before: Before,
     cost: Box<dyn Fn() -> Cost + Send>,
     /// How many bytes there were when.
-    samples: VecDeque<(Instant, u64)>,
+    pace: Pace,
     offered: bool,
     draws: u32,
 }
@@ -365,7 +365,7 @@ impl Shown {
     /// Draws; an event about it where one is due.
     fn draw(&mut self) -> Option<String> {
         let (bytes, total) = (self.meter.progress().bytes(), self.meter.total());
-        let goodput = self.goodput(bytes);
+        let goodput = self.pace.goodput(Instant::now(), bytes);
         let left = total.saturating_sub(bytes);
         let eta = match goodput {
             0 => None,
@@ -411,20 +411,6 @@ impl Shown {
         output::json(&event).ok()
     }
 
-    /// Bits per second over the last draws.
-    fn goodput(&mut self, bytes: u64) -> u64 {
-        let now = Instant::now();
-        self.samples.push_back((now, bytes));
-        if self.samples.len() > WINDOW {
-            self.samples.pop_front();
-        }
-        let (since, before) = self.samples[0];
-        match bytes.saturating_sub(before) {
-            0 => 0,
-            came => dfcp::Rate::from_transfer(came, now - since).as_bps(),
-        }
-    }
-
     /// The next event of what is offered and what became of files, as a line.
     fn next_event(&mut self) -> Option<String> {
         let files = self.files.as_mut()?;
@@ -462,6 +448,31 @@ impl Shown {
     }
 }
 
+/// How many bytes had arrived at the last draws, and when.
+struct Pace(VecDeque<(Instant, u64)>);
+
+impl Pace {
+    fn from(start: Instant) -> Self {
+        Self(VecDeque::from([(start, 0)]))
+    }
+
+    /// Bits per second over the last draws; the time before anything arrived says nothing of the path.
+    fn goodput(&mut self, now: Instant, bytes: u64) -> u64 {
+        if bytes == 0 {
+            self.0.clear();
+        }
+        self.0.push_back((now, bytes));
+        if self.0.len() > WINDOW {
+            self.0.pop_front();
+        }
+        let (since, before) = self.0[0];
+        match bytes.saturating_sub(before) {
+            0 => 0,
+            came => dfcp::Rate::from_transfer(came, now - since).as_bps(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -480,5 +491,30 @@ mod tests {
         assert_eq!(shown, [60, 60, 60, 65, 100]);
         // What was sent in vain, or came on top, is no more than all of it.
         assert_eq!(before.and(200, 200), (100, 100));
+    }
+
+    #[test]
+    fn goodput_is_that_of_the_time_in_which_bytes_arrive() {
+        let start = Instant::now();
+        let mut pace = Pace::from(start);
+        let mut at = |draw: u32, bytes| pace.goodput(start + INTERVAL * draw, bytes);
+        let quick = Pace::from(start).goodput(start + INTERVAL, 1_000_000);
+        assert_eq!(quick, 40_000_000, "at the first look");
+        // The other side is waited for.
+        for draw in 0..20 {
+            assert_eq!(at(draw, 0), 0);
+        }
+        let megabyte = 1_000_000;
+        assert_eq!(at(20, megabyte), 40_000_000);
+        assert_eq!(at(21, 2 * megabyte), 40_000_000);
+        // What stands still later does count, and is forgotten after a while.
+        for draw in 22..24 {
+            at(draw, 2 * megabyte);
+        }
+        assert_eq!(at(24, 2 * megabyte), 16_000_000);
+        for draw in 25..60 {
+            at(draw, 2 * megabyte);
+        }
+        assert_eq!(at(60, 2 * megabyte), 0);
     }
 }

@@ -99,6 +99,8 @@ pub struct Store {
     pub(crate) refused: Arc<BTreeSet<u64>>,
     /// What may go so that something of another kind takes its name.
     swap: Option<Swap>,
+    /// What is said to do where nothing may.
+    advice: &'static str,
     /// Whether read-only directories are written into.
     opens_directories: bool,
     /// Those that this session writes into.
@@ -160,6 +162,7 @@ impl Store {
             notes: Arc::default(),
             refused: Arc::default(),
             swap: None,
+            advice: "sync --delete replaces it",
             absent: false,
         })
     }
@@ -307,7 +310,7 @@ impl Store {
             }
         };
         created().map_err(|error| match self.in_the_way(path) {
-            Some((there, at)) => conflict_with(&there, &at),
+            Some((there, at)) => self.conflict_of_kinds(&there, &at),
             None => target(path, error),
         })
     }
@@ -327,6 +330,21 @@ impl Store {
             OnConflict::Skip => Some(Ok(Outcome::Skipped)),
             OnConflict::Rename | OnConflict::Overwrite | OnConflict::Newer => None,
         }
+    }
+
+    /// The conflict with something that is not replaced in any case, or not by something of another kind.
+    pub(crate) fn conflict_of_kinds(&self, there: &cap_std::fs::Metadata, path: &str) -> Problem {
+        let advice = self.advice;
+        let message = if there.is_symlink() {
+            format!(
+                "{path} is a symbolic link at the receiver and a directory at the sender ({advice})"
+            )
+        } else if there.is_dir() || there.is_file() {
+            format!("{path} is a file on one side and a directory on the other ({advice})")
+        } else {
+            format!("{path} is a device, a pipe or a socket, which stays; name another target")
+        };
+        Problem::new(ProblemKind::Conflict, message)
     }
 }
 
@@ -366,31 +384,6 @@ pub(crate) fn target(path: &str, error: io::Error) -> Problem {
 
 fn conflict(path: &str) -> Problem {
     let message = format!("{path} exists with other content (see --on-conflict)");
-    Problem::new(ProblemKind::Conflict, message)
-}
-
-/// The conflict with something that is not replaced in any case, or not by a directory.
-fn conflict_with(there: &cap_std::fs::Metadata, path: &str) -> Problem {
-    if there.is_symlink() {
-        let message = format!(
-            "{path} is a symbolic link at the receiver and a directory at the sender (sync --delete replaces it)"
-        );
-        return Problem::new(ProblemKind::Conflict, message);
-    }
-    if there.is_dir() || there.is_file() {
-        return conflict_of_kinds(path);
-    }
-    let message =
-        format!("{path} is a device, a pipe or a socket, which stays; name another target");
-    Problem::new(ProblemKind::Conflict, message)
-}
-
-/// A file is where a directory is to be, or the reverse.
-fn conflict_of_kinds(path: &str) -> Problem {
-    let message = format!(
-        "{path} is a file on one side and a directory on the other (sync --delete removes what is \
-         at the receiver)"
-    );
     Problem::new(ProblemKind::Conflict, message)
 }
 

@@ -24,13 +24,37 @@ pub struct ManualArgs {
 }
 
 /// Prints what makes a shell complete the command line of `program`.
-pub fn completions(args: &CompletionsArgs, mut program: Command) -> ExitCode {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut program, "dfcp", &mut text);
-    match dfcp_command::print(String::from_utf8_lossy(&text).trim_end()) {
+pub fn completions(args: &CompletionsArgs, program: Command) -> ExitCode {
+    match dfcp_command::print(script(args.shell, &program).trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
     }
+}
+
+fn script(shell: Shell, program: &Command) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut shown(program), "dfcp", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// A command without what help does not show, such as commands that it starts itself.
+fn shown(command: &Command) -> Command {
+    // It is written once, before the program ends.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let commands = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    let mut shown_of = Command::new(name)
+        .args(arguments.cloned())
+        .subcommands(commands.map(shown));
+    if let Some(about) = command.get_about() {
+        shown_of = shown_of.about(about.clone());
+    }
+    if command.get_version().is_some() {
+        shown_of = shown_of.version(env!("CARGO_PKG_VERSION"));
+    }
+    shown_of
 }
 
 /// Commands whose exit codes are those of [`EXIT_CODES`].
@@ -168,7 +192,20 @@ fn add_examples(directory: &Path, name: &str, examples: &[(&str, &str)]) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::{CommandFactory, ValueEnum};
+
+    #[test]
+    fn shells_complete_what_help_shows() {
+        for shell in Shell::value_variants() {
+            let script = script(*shell, &crate::Cli::command());
+            for hidden in ["left-behind", "left__behind", "expand"] {
+                assert!(!script.contains(hidden), "{shell}: {hidden}");
+            }
+            for shown in ["rendezvous", "exclude", "version", "completions"] {
+                assert!(script.contains(shown), "{shell}: {shown}");
+            }
+        }
+    }
 
     /// An option that got another name would be wrong there for long.
     #[test]

@@ -111,6 +111,10 @@ impl Line {
             Phase::Waiting => return says("waiting for the other side", "waiting"),
             Phase::Comparing => return says("comparing with what is there", "comparing"),
             Phase::Verifying => return says("verifying at the receiver", "verifying"),
+            // For all the time that goodput is of.
+            Phase::Moving if self.goodput == 0 => {
+                return says("nothing arrives at present", "stalled");
+            }
             Phase::Moving => {}
         }
         let rate = dfcp::Rate::from_bps(self.goodput).to_string();
@@ -202,6 +206,13 @@ mod tests {
         let verifying = line(Phase::Verifying, cost, "x");
         assert_eq!(verifying.fit(39), " 25% verifying at the receiver");
         assert_eq!(verifying.fit(19), " 25% verifying");
+        let stalled = Line {
+            goodput: 0,
+            eta: None,
+            ..line(Phase::Moving, cost, "x")
+        };
+        assert_eq!(stalled.fit(39), " 25% nothing arrives at present");
+        assert_eq!(stalled.fit(19), " 25% stalled");
         // More than was expected is all of it.
         let more = Line {
             total: 5,

@@ -151,3 +151,46 @@ fn no_more_goes_than_was_allowed() {
         assert!(!copy.join("old").exists() && !copy.join("older").exists());
     }
 }
+
+/// Something of another kind stays where nothing is removed. Why is told, and not that --delete would replace it.
+#[test]
+fn what_delete_does_not_replace_is_not_told_to_use_delete() {
+    let machines = Machines::new("");
+    for (source, target, tree, copy) in [
+        (
+            "tree",
+            "there:copy",
+            machines.here("tree"),
+            machines.there("copy"),
+        ),
+        (
+            "there:tree",
+            "copy",
+            machines.there("tree"),
+            machines.here("copy"),
+        ),
+    ] {
+        machines.write(&tree.join("file"), 10);
+        machines.write(&tree.join("directory/file"), 10);
+        machines.write(&copy.join("file/in/it"), 10);
+        fs::create_dir_all(copy.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", copy.join("directory")).unwrap();
+        let why = |report: &Value| {
+            let problems = report["problems"].to_string();
+            assert!(problems.contains("file on one side"), "{report}");
+            assert!(
+                problems.contains("symbolic link at the receiver"),
+                "{report}"
+            );
+            assert!(!problems.contains("sync --delete"), "{report}");
+            problems
+        };
+        let report = sync(&machines, &["--max-delete", "9", source, target], 3);
+        assert!(why(&report).contains("no --max-delete"), "{report}");
+        // Not everything can be sent.
+        std::os::unix::fs::symlink("/etc/passwd", tree.join("link")).unwrap();
+        let report = sync(&machines, &[source, target], 3);
+        assert!(why(&report).contains("nothing is removed"), "{report}");
+        assert!(copy.join("file/in/it").exists());
+    }
+}

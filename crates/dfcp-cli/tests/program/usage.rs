@@ -32,6 +32,7 @@ fn usage_and_local_mistakes() {
         (&["cp", "--json", "-P", "22", "x", "h:"], "cp", "ssh -p"),
         (&["send", "--json", "", "h"], "send", "an empty name"),
         (&["send", "--json", "-", "x", "h"], "send", "sent alone"),
+        (&["send", "--json", "--retry", "1m", "x"], "send", "--retry wants a host"),
         (&["sync", "--json", "x"], "sync", "SRC"),
         (
             &["sync", "--json", "--filter", "P kept", "x", "h:"],
@@ -60,13 +61,22 @@ fn usage_and_local_mistakes() {
         ("--delete", "dfcp sync --delete"),
         ("-3", "two copies"),
         ("--inplace", "only what differs"),
+        ("--progress", "leave it out"),
+        // These are written like options that there are.
+        ("--compress", "nothing is compressed"),
+        ("--times", "-a"),
+        ("--hard-links", "in any case"),
+        ("--stats", "in any case"),
+        ("--del", "dfcp sync"),
+        ("--backup", "--on-conflict rename"),
     ] {
         let output = bench.program().args(["cp", option, "x", "h:"]).output();
         let said = String::from_utf8(output.unwrap().stderr).unwrap();
-        assert!(
-            said.contains(advice) && said.contains("SRC... DST"),
-            "{said}"
-        );
+        let mut tips = said.lines().filter(|line| line.contains("tip: "));
+        assert!(tips.any(|tip| tip.contains(advice)), "{said}");
+        assert!(!said.contains("a similar"), "{said}");
+        let usage = said.contains("SRC... DST");
+        assert!(usage || option == "--progress", "{said}");
     }
     // Of all at once, and of none that there is.
     let line = ["sync", "--delete", "-avz", "--partial=x", "x", "h:"];

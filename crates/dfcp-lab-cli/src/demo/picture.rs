@@ -73,7 +73,15 @@ fn progress(name: &str, goodput_bps: u64, steady_bps: u64, limit_bps: f64) -> St
 pub struct Live {
     bar: ProgressBar,
     limit_bps: f64,
-    start: Option<(String, Instant)>,
+    start: Option<Start>,
+}
+
+/// When a transfer was first looked at, and how many of its bytes had arrived.
+#[derive(Debug)]
+struct Start {
+    name: String,
+    at: Instant,
+    bytes: u64,
 }
 
 impl Live {
@@ -96,16 +104,19 @@ impl Live {
 
     /// `bytes` have arrived over `name` by now.
     pub fn show(&mut self, name: &str, bytes: u64) {
-        if self.start.as_ref().is_none_or(|(known, _)| known != name) {
-            self.start = Some((name.to_owned(), Instant::now()));
+        if self.start.as_ref().is_none_or(|start| start.name != name) {
+            self.start = None;
         }
-        let Some((_, start)) = &self.start else {
-            return;
-        };
-        let time = start.elapsed();
-        let goodput = match bytes {
+        let start = self.start.get_or_insert_with(|| Start {
+            name: name.to_owned(),
+            at: Instant::now(),
+            bytes,
+        });
+        let time = start.at.elapsed();
+        // What came before the first look came in a time that nobody knows.
+        let goodput = match bytes.saturating_sub(start.bytes) {
             0 => 0,
-            bytes => Rate::from_transfer(bytes, time).as_bps(),
+            came => Rate::from_transfer(came, time).as_bps(),
         };
         let text = progress(name, goodput, goodput, self.limit_bps);
         self.bar
@@ -176,6 +187,18 @@ mod tests {
             assert!(line.text().len() <= 80, "{}", line.text());
         }
         assert!(columns().len() <= 80);
+    }
+
+    #[test]
+    fn what_had_arrived_at_the_first_look_is_no_rate() {
+        let mut live = Live::new(false, 93e6);
+        live.show("tcp-cubic", 14_480);
+        let shown = live.bar.message();
+        assert!(shown.contains(" 0 bit/s     0.0 %"), "{shown}");
+        live.show("tcp-cubic", 28_960);
+        assert_ne!(live.bar.message(), shown);
+        live.show("tcp-bbr", 28_960);
+        assert!(live.bar.message().contains(" 0 bit/s     0.0 %"));
     }
 
     #[test]

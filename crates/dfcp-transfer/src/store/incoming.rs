@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::links::has_none;
 use super::survey::hash;
-use super::{BUSY, Older, PARTIAL, Store, cap_identity, conflict, conflict_with, target};
+use super::{BUSY, Older, PARTIAL, Store, cap_identity, conflict, target};
 use crate::message::{Entry, OnConflict, Outcome, Problem};
 use crate::name;
 use crate::partial::{JOURNAL, Partial};
@@ -66,7 +66,7 @@ impl Store {
                 OnConflict::Skip => return Ok(Begin::Settled(Outcome::Skipped)),
                 OnConflict::Error if differs => return Err(conflict(&entry.path)),
                 _ if !self.is_replaceable(&there) && self.on_conflict != OnConflict::Rename => {
-                    return Err(conflict_with(&there, &entry.path));
+                    return Err(self.conflict_of_kinds(&there, &entry.path));
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::incoming::rename_to_free;
 use super::survey::{hash, is_later};
-use super::{PARTIAL, Store, cap_identity, conflict, conflict_with, target};
+use super::{PARTIAL, Store, cap_identity, conflict, target};
 use crate::message::{Entry, Link, OnConflict, Outcome, Problem};
 use crate::name;
 
@@ -100,7 +100,9 @@ impl Store {
                 };
                 replace().map_err(failed)
             }
-            OnConflict::Overwrite | OnConflict::Newer => Err(conflict_with(&there, &entry.path)),
+            OnConflict::Overwrite | OnConflict::Newer => {
+                Err(self.conflict_of_kinds(&there, &entry.path))
+            }
             // As after a copy to where there are no hard links.
             OnConflict::Error
                 if first.is_some_and(|first| {

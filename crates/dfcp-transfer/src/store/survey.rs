@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
 
-use super::{Store, conflict, conflict_with};
+use super::{Store, conflict};
 use crate::message::{Change, Entry, OnConflict, Outcome, Wishes};
 use crate::name;
 use crate::partial::JOURNAL;
@@ -114,7 +114,7 @@ impl Store {
                 _ if alike => Survey::Examine(Ask::Hash),
                 OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
                 OnConflict::Overwrite | OnConflict::Newer if !self.is_replaceable(&there) => {
-                    Survey::Settled(Outcome::Error(conflict_with(&there, &entry.path)))
+                    Survey::Settled(Outcome::Error(self.conflict_of_kinds(&there, &entry.path)))
                 }
                 OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => {
                     Survey::Examine(Ask::Nothing)

@@ -39,6 +39,14 @@ impl Store {
         self
     }
 
+    /// What is said to do where something of another kind has a name and nothing may go: `sync --delete`, unless
+    /// this is set.
+    #[must_use]
+    pub fn not_swapping(mut self, advice: &'static str) -> Self {
+        self.advice = advice;
+        self
+    }
+
     /// What was removed for that, since this was last asked.
     pub fn swapped(&self) -> Vec<String> {
         let removed = self.swap.as_ref().map(|swap| {

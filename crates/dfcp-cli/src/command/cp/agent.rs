@@ -11,7 +11,7 @@ use dfcp_transfer::{DONE, FAILED, Meter, Received, Sources, Store, name};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::attempt;
-use super::choice::Aim;
+use super::choice::{Aim, Deletion};
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
 use super::heard::Heard;
 use super::pattern;
@@ -202,7 +202,8 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             if let Some(name) = name.as_ref().filter(|_| *delete || *deletes_nothing) {
                 choice.check_home(&root(name))?;
             }
-            let store = Arc::new(choice.store(&directory, *delete)?);
+            let deletion = Deletion::new(*delete || *deletes_nothing, *delete);
+            let store = Arc::new(choice.store(&directory, deletion)?);
             let tidy = name.filter(|_| *delete).map(|name| Tidy {
                 root: root(&name),
                 name,

@@ -11,7 +11,7 @@ use dfcp_transfer::{
 };
 
 use super::again::Told;
-use super::choice::{self, Aim};
+use super::choice::{self, Aim, Deletion};
 use super::control::Work;
 use super::link::{Joined, Link};
 use super::reach::Side;
@@ -154,8 +154,10 @@ async fn start_pull(
     let (link, ready) = unless_interrupted(Link::open(args, side, host, work)).await?;
     told.report.left_out.clone_from(&ready.left_out);
     let delete = args.may_delete(&ready.left_out);
-    let store = args.choice.store(&directory, delete)?.wanting(wanted);
-    let store = Arc::new(store);
+    let store = args
+        .choice
+        .store(&directory, Deletion::new(args.delete, delete))?;
+    let store = Arc::new(store.wanting(wanted));
     let mut link = unless_interrupted(link.connect(args, side, &ready)).await?;
     told.report.via = Some(link.via());
     let unfinished = unfinished.filter(|_| !args.choice.dry_run);

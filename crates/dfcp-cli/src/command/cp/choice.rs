@@ -82,6 +82,27 @@ pub struct Removal {
     pub(super) max_delete: Option<usize>,
 }
 
+/// What becomes of what only the target has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It stays.
+    NotAskedFor,
+    /// It was to be removed, and stays, since not everything of the source could be read.
+    Withheld,
+    /// It is removed.
+    Done,
+}
+
+impl Deletion {
+    pub fn new(asked_for: bool, done: bool) -> Self {
+        match (asked_for, done) {
+            (_, true) => Self::Done,
+            (true, false) => Self::Withheld,
+            (false, false) => Self::NotAskedFor,
+        }
+    }
+}
+
 impl Choice {
     /// What a target means for what has these names at the source, `None` where there may be several: of
     /// `sync`, the copy itself.
@@ -134,9 +155,9 @@ impl Choice {
         }
     }
 
-    /// Opens the directory that files are received in; `delete` lets directories and files take each
+    /// Opens the directory that files are received in; where it deletes, directories and files take each
     /// other's places. Whoever may run commands there needs no limits.
-    pub fn store(&self, directory: &Path, delete: bool) -> Result<Store, Failure> {
+    pub fn store(&self, directory: &Path, deletion: Deletion) -> Result<Store, Failure> {
         let on_conflict = self.on_conflict.into();
         let store = match self.dry_run {
             true => Store::open_to_look(directory, on_conflict),
@@ -144,10 +165,15 @@ impl Choice {
         };
         let store = store.map_err(files::failure)?;
         let choice = self.clone();
-        // What takes the place of another goes before all of it can be counted.
-        let store = match delete && self.removal.max_delete.is_none() {
-            true => store.swapping(move |path, directory| choice.keeps(path, directory)),
-            false => store,
+        let store = match deletion {
+            Deletion::NotAskedFor => store,
+            Deletion::Withheld => store
+                .not_swapping("it stays: nothing is removed, since not everything could be sent"),
+            // What takes the place of another goes before all of it can be counted.
+            Deletion::Done if self.removal.max_delete.is_some() => {
+                store.not_swapping("--delete replaces it where there is no --max-delete")
+            }
+            Deletion::Done => store.swapping(move |path, directory| choice.keeps(path, directory)),
         };
         let limits = Limits {
             bytes: u64::MAX,

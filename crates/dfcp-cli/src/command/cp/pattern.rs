@@ -23,7 +23,7 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>, PatternError> {
             found.retain(|path| path.symlink_metadata().is_ok());
             continue;
         }
-        let pattern = Pattern::new(&as_glob(&name))?;
+        let pattern = of_name(&name)?;
         let lists = found.iter().map(|place| list(place, &pattern));
         found = lists.flat_map(Result::unwrap_or_default).collect();
     }
@@ -45,6 +45,14 @@ fn list(place: &Path, pattern: &Pattern) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// What a shell would read a pattern of one name as.
+///
+/// # Errors
+/// For one that makes no sense.
+pub fn of_name(name: &str) -> Result<Pattern, PatternError> {
+    Pattern::new(&as_glob(name))
 }
 
 /// A shell's pattern of one name: `**` is `*`, and what follows a backslash is itself.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dfcp_command::Failure;
 use dfcp_transfer::{Entry, Expected, Link, Sources, name};
 
-use super::Choice;
+use super::{Choice, pattern};
 
 /// A directory, and the text of the name in it that the one thing copied gets, if not its own.
 pub type Target = (PathBuf, Option<String>);
@@ -158,7 +158,7 @@ fn last(path: &str) -> Option<(String, Option<glob::Pattern>)> {
         "" | "." | ".." => None,
         // A home, perhaps of another name.
         _ if whole.starts_with('~') && whole == name => None,
-        name => Some((name::encode(name.as_ref()), glob::Pattern::new(name).ok())),
+        name => Some((name::encode(name.as_ref()), pattern::of_name(name).ok())),
     }
 }
 
@@ -233,6 +233,9 @@ mod tests {
         assert!(wanted(&["logs/*.log"], None, "x.log"));
         assert!(!wanted(&["logs/*.log"], None, ".bashrc"));
         assert!(!wanted(&["*"], None, ".bashrc"));
+        // As the other side reads them.
+        assert!(wanted(&[r"logs/\*"], None, "*") && !wanted(&[r"logs/\*"], None, "x"));
+        assert!(wanted(&["a**b"], None, "a-b"));
         assert!(wanted(&["a"], Some("new"), "new"));
         assert!(!wanted(&["a"], Some("new"), "a"));
         assert!(wanted(&["dir/."], None, "anything"));

@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(short, long)]
     checksum: bool,
     /// When the receiver falls silent or restarts, or the path is gone, try again for so long, such as
-    /// 10m, and go on where it was
+    /// 10m, and go on where it was; wants a host, as a code is good for one session
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(super) retry: Option<Duration>,
     /// Transport; the receiver follows the encrypted ones without being told
@@ -233,6 +233,12 @@ impl Args {
         }
         if self.avail_win && self.profile != Choice::Chameleon {
             return Err(Failure::usage("--avail-win is for --profile chameleon"));
+        }
+        if self.retry.is_some() && job.host.is_none() {
+            return Err(Failure::usage(
+                "--retry wants a host: a code is good for one session. Who sends again, by a new code, goes on \
+                 where it was",
+            ));
         }
         let mut published = self.published.clone();
         if self.unyielding().is_some() {
