@@ -88,7 +88,7 @@ pub fn ask(host: &Host, key: &PublicKey) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(refused(format!(
             "{host} is not a known host and there is no terminal to ask on; it offers {key}: if \
-             that is the receiver's key, pass --peer-key {key}"
+             that is right, pass --peer-key {key}"
         )));
     }
     eprint!(

@@ -27,6 +27,13 @@ impl FromStr for Host {
 impl Host {
     /// A host that is at `default` unless it says another port.
     pub fn parse(text: &str, default: u16) -> Result<Self, String> {
+        // As addresses of web servers, and as ssh has it.
+        for mark in ["://", "@"] {
+            if text.contains(mark) {
+                let why = format!("write HOST or HOST:PORT, without {mark} and what is before it");
+                return Err(why);
+            }
+        }
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (address, rest) = rest.split_once(']').ok_or("a ] is missing")?;
@@ -427,6 +434,14 @@ mod tests {
             "", ":1", "::1", "[::1", "[::1]7", "[x]", "a:0", "a:x", "a:99999", "a/b",
         ] {
             assert!(bad.parse::<Host>().is_err(), "{bad}");
+        }
+        for habit in [
+            "https://example.org:443",
+            "https://example.org",
+            "me@example.org",
+        ] {
+            let why = habit.parse::<Host>().unwrap_err();
+            assert!(why.starts_with("write HOST or HOST:PORT"), "{why}");
         }
     }
 }

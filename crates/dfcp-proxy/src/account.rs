@@ -167,6 +167,11 @@ impl Account {
         }
     }
 
+    /// Whose it is.
+    pub fn key(&self) -> PublicKey {
+        self.key
+    }
+
     /// A stream for `what`, until it is dropped.
     ///
     /// # Errors

@@ -94,6 +94,8 @@ pub enum Event {
     Stuck(String),
     /// A server refuses its clients something that it lacks just now, as open files.
     Lacking(String),
+    /// At a server: what happened was for the client with this key.
+    Of(PublicKey, Box<Event>),
 }
 
 impl Event {
@@ -102,6 +104,7 @@ impl Event {
         match self {
             Self::Opened(_) => Some(Status::Connected),
             Self::Failed { refusal, .. } | Self::Unassociated(refusal) => Some(refusal.status),
+            Self::Of(_, event) => event.outcome(),
             _ => None,
         }
     }
@@ -135,6 +138,7 @@ impl fmt::Display for Event {
             }
             Self::Stuck(why) => write!(f, "programs are refused at a local port now: {why}"),
             Self::Lacking(why) => write!(f, "clients are refused connections now: {why}"),
+            Self::Of(peer, event) => write!(f, "{peer}: {event}"),
         }
     }
 }

@@ -15,10 +15,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 pub fn is_here(address: SocketAddr) -> io::Result<bool> {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     #[cfg(target_os = "linux")]
-    if let Some(is_here) = routes::ask(address.ip()) {
-        return Ok(is_here);
+    match routes::ask(address.ip()) {
+        Ok(is_here) => return Ok(is_here),
+        Err(error) if has_no_route(&error) => return Err(error),
+        // As in a sandbox without such sockets.
+        Err(_) => {}
     }
     by_sockets(address)
+}
+
+/// Whether what was going to `address` is for another machine. It is where there is no route: a gateway need not
+/// have one to what the far side of its proxy reaches.
+///
+/// # Errors
+/// When it cannot be found out.
+pub(crate) fn is_elsewhere(address: SocketAddr) -> io::Result<bool> {
+    match is_here(address) {
+        Ok(is_here) => Ok(!is_here),
+        Err(error) if has_no_route(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn has_no_route(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), NetworkUnreachable | HostUnreachable)
 }
 
 /// The same as far as sockets can tell: what one can be bound to is here, and so is what the system would also
@@ -40,26 +61,28 @@ fn by_sockets(address: SocketAddr) -> io::Result<bool> {
 /// Linux' routes, by rtnetlink(7).
 #[cfg(target_os = "linux")]
 mod routes {
+    use std::io;
     use std::net::IpAddr;
 
     use dfcp_netlink::route::{RouteAttribute, RouteMessage, RouteType};
     use dfcp_netlink::{Netlink, RouteNetlinkMessage, family};
 
-    /// Whether the way to `ip` ends here; `None` where there is none, or it cannot be asked for, as in a sandbox
-    /// without such sockets.
-    pub fn ask(ip: IpAddr) -> Option<bool> {
+    /// Whether the way to `ip` ends here.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be asked for.
+    pub fn ask(ip: IpAddr) -> io::Result<bool> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(ip);
         message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
         message.attributes = vec![RouteAttribute::Destination(ip.into())];
         let message = RouteNetlinkMessage::GetRoute(message);
-        let answer = Netlink::open().and_then(|netlink| netlink.ask(message));
-        match answer.ok()? {
+        match Netlink::open()?.ask(message)? {
             RouteNetlinkMessage::NewRoute(route) => {
                 let kind = route.header.kind;
-                Some(matches!(kind, RouteType::Local | RouteType::Anycast))
+                Ok(matches!(kind, RouteType::Local | RouteType::Anycast))
             }
-            _ => None,
+            _ => Err(io::Error::other("the kernel answers with something else")),
         }
     }
 }
@@ -104,7 +127,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn routes_tell_where_the_way_ends() {
-        let ask = |ip: &str| routes::ask(ip.parse().unwrap());
+        let ask = |ip: &str| routes::ask(ip.parse().unwrap()).ok();
         assert_eq!(ask("127.1.2.3"), Some(true));
         // Where there is IPv6.
         assert_ne!(ask("::1"), Some(false));

@@ -175,6 +175,11 @@ impl Inner {
         (self.report)(event);
     }
 
+    /// The same of what was for the client with this key.
+    fn report_of(&self, peer: PublicKey, event: Event) {
+        self.report(Event::Of(peer, Box::new(event)));
+    }
+
     /// Tells once of what the system lacked, if that is why a client was refused something which its key may
     /// have.
     fn check_lack<T>(&self, given: Result<T, Refusal>) -> Result<T, Refusal> {
@@ -256,7 +261,8 @@ impl Inner {
         if let Err(refusal) = done {
             // Whoever does not hear it has left.
             let _ = tunnel.refuse(&refusal).await;
-            self.report(Event::Failed { target, refusal });
+            let peer = client.connection.peer();
+            self.report_of(peer, Event::Failed { target, refusal });
         }
     }
 
@@ -268,13 +274,14 @@ impl Inner {
         let opened = self.place(&client.account, Use::Association);
         let opened = opened.and_then(|place| {
             let questions = client.account.questions.clone();
-            Ok((place, self.check_lack(Exit::open(self, questions))?))
+            let exit = Exit::open(self, client.connection.peer(), questions);
+            Ok((place, self.check_lack(exit)?))
         });
         let (place, exit) = match opened {
             Ok(opened) => opened,
             Err(refusal) => {
                 let _ = tunnel.refuse(&refusal).await;
-                return self.report(Event::Unassociated(refusal));
+                return self.report_of(client.connection.peer(), Event::Unassociated(refusal));
             }
         };
         if tunnel.confirm().await.is_err() {
@@ -295,7 +302,7 @@ impl Inner {
             };
             // Connections end as the programs at both ends like; of one that its account ends, that says so.
             let _ = relay(tcp, tunnel, carriage, || {
-                self.report(Event::Opened(target));
+                self.report_of(place.account().key(), Event::Opened(target));
             })
             .await;
         }
@@ -366,10 +373,8 @@ impl Inner {
     ) {
         let from = Target::from(from);
         let refused = |refusal: Refusal| {
-            self.report(Event::Failed {
-                target: from.clone(),
-                refusal,
-            })
+            let target = from.clone();
+            self.report_of(client.connection.peer(), Event::Failed { target, refusal });
         };
         let place = match self.place(&client.account, Use::Came) {
             Ok(place) => place,

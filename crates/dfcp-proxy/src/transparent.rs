@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client::Client;
 use crate::door::Door;
 use crate::event::Event;
-use crate::here::is_here;
+use crate::here::is_elsewhere;
 
 /// How connections were led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +88,9 @@ fn destination(tcp: &TcpStream, how: Interception) -> Result<SocketAddr, String>
         }
         Interception::Tproxy => at,
     };
-    match is_here(to) {
-        Ok(false) => Ok(to),
-        Ok(true) => Err(format!("it was going to {to}, which is here")),
-        Err(error) => Err(format!("nobody knows a way to {to}: {error}")),
+    match is_elsewhere(to) {
+        Ok(true) => Ok(to),
+        Ok(false) => Err(format!("it was going to {to}, which is here")),
+        Err(error) => Err(format!("whether {to} is here cannot be found out: {error}")),
     }
 }

@@ -349,7 +349,7 @@ fn a_log_of_json_has_an_object_for_each_event() {
         .unwrap();
     write(
         &bench,
-        &format!("log = \"json\"\nlisten = \"{port}\""),
+        &format!("log = \"json\"\nverbose = true\nlisten = \"{port}\""),
         &both(&bench),
     );
     let server = Receiver::start_saying(serve(&bench), "to use it");
@@ -363,6 +363,19 @@ fn a_log_of_json_has_an_object_for_each_event() {
     assert_eq!(event["status"], "done");
     let report: Value = serde_json::from_str(event["report"].as_str().unwrap()).unwrap();
     assert_eq!(report["files"], 1);
+
+    // Of what is carried it says for whom.
+    let (host, nobody) = (echo(), "10.0.0.1:80".parse().unwrap());
+    let (mut program, local) = with_socks(&bench, port);
+    for (to, status) in [(host, "connected"), (nobody, "forbidden")] {
+        let _ = socks(local, CONNECT, to);
+        let line = server.says(&format!("\"status\":\"{status}\""));
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["peer"], Value::from(bench.sender_key.as_str()));
+        assert_eq!(event["host"], Value::from(to.to_string()));
+    }
+    program.kill().unwrap();
+    wait(&mut program);
 }
 
 #[test]

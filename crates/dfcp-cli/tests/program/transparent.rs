@@ -42,11 +42,8 @@ impl Network {
              ip addr add fd01::2/64 dev eth0 nodad\n\
              ip -6 route add default via fd01::1",
         );
-        router.run(
-            "ip addr add fd01::1/64 dev lan nodad\n\
-             ip route add default dev wan\n\
-             ip -6 route add default dev wan",
-        );
+        // It has no route to the host, nor by default.
+        router.run("ip addr add fd01::1/64 dev lan nodad");
         far.run("ip addr add 10.99.0.1/32 dev lo\nip addr add fd99::1/128 dev lo nodad");
         far.inside(|| {
             for host in UDP_HOST {
@@ -187,6 +184,11 @@ fn redirected_connections_go_where_they_were_going() {
     privileged(REDIRECT, || {
         let network = Network::new();
         assert!(!gets_page(&network.far, "10.99.0.2:80"));
+        // Its own programs want one.
+        network.router.run(
+            "ip route add default dev wan\n\
+             ip -6 route add default dev wan",
+        );
         let client = network.client(&[
             "--redirect",
             "*:1081",

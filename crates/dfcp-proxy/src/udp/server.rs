@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dfcp::PublicKey;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
@@ -52,6 +53,8 @@ enum Name {
 /// Where an association leaves from.
 pub(crate) struct Exit {
     server: Arc<Inner>,
+    /// The client's key.
+    peer: PublicKey,
     settings: Arc<Settings>,
     /// Of both families, where the system has them.
     socket: UdpSocket,
@@ -98,11 +101,16 @@ impl Exit {
     ///
     /// # Errors
     /// When there is no socket for it.
-    pub fn open(server: &Arc<Inner>, questions: Questions) -> Result<Self, Refusal> {
+    pub fn open(
+        server: &Arc<Inner>,
+        peer: PublicKey,
+        questions: Questions,
+    ) -> Result<Self, Refusal> {
         let (socket, has_v6) =
             bind().map_err(|error| Refusal::of(&error, "no socket for datagrams"))?;
         Ok(Self {
             server: server.clone(),
+            peer,
             settings: server.settings(),
             socket,
             has_v6,
@@ -225,7 +233,8 @@ impl Exit {
             self.told.clear();
         }
         if self.told.insert(target.clone()) {
-            self.server.tell(Event::Failed { target, refusal });
+            let failed = Event::Failed { target, refusal };
+            self.server.tell(Event::Of(self.peer, Box::new(failed)));
         }
     }
 }

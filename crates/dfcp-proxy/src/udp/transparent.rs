@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::{Packet, RECEIVED, UdpPort};
-use crate::here::is_here;
+use crate::here::is_elsewhere;
 use crate::transparent::{canonical, transparent};
 
 /// Hosts whose answers have a socket here; beyond that they begin anew.
@@ -33,7 +33,7 @@ pub struct InterceptedUdp {
 
 #[derive(Default)]
 struct Memory {
-    here: HashMap<IpAddr, bool>,
+    elsewhere: HashMap<IpAddr, bool>,
     answering: HashMap<SocketAddr, StdSocket>,
 }
 
@@ -70,11 +70,18 @@ impl InterceptedUdp {
     /// without end.
     fn is_elsewhere(&self, to: SocketAddr) -> bool {
         let mut memory = self.memory();
-        if memory.here.len() >= KNOWN {
-            memory.here.clear();
+        if memory.elsewhere.len() >= KNOWN {
+            memory.elsewhere.clear();
         }
-        let find = || is_here(to).unwrap_or(true);
-        !*memory.here.entry(to.ip()).or_insert_with(find)
+        if let Some(is_elsewhere) = memory.elsewhere.get(&to.ip()) {
+            return *is_elsewhere;
+        }
+        // What cannot be found out now may be with the next one.
+        let Ok(is_elsewhere) = is_elsewhere(to) else {
+            return false;
+        };
+        memory.elsewhere.insert(to.ip(), is_elsewhere);
+        is_elsewhere
     }
 
     /// The next datagram with whom it is for, and whom it is from; `None` where that is not known.

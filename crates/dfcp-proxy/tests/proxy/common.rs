@@ -142,6 +142,11 @@ fn serve(
 }
 
 impl World {
+    /// What the server says that happened for the client.
+    pub fn of_client(&self, what: &str) -> String {
+        format!("{}: {what}", self.client_key.public())
+    }
+
     pub async fn new() -> Self {
         Self::with(Plan::default()).await
     }

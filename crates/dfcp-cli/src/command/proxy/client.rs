@@ -151,19 +151,27 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     if let Some(exporter) = exporter {
         args.common.show(exporter, &client, &endpoint);
     }
+    let met = async {
+        let limit = args.common.timeout;
+        let met = client.ready(limit).await;
+        met.map_err(|why| no_contact(&why, &host, limit, SERVE))
+    };
     let carried = async {
         match &args.stdio {
             Some(target) => {
                 let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-                let carried = client.carry(target, input, output).await;
-                carried.map_err(|broken| failed(broken, target))
+                // What is said leaves ahead of the server's word that it lets this side in.
+                tokio::select! {
+                    Err(why) = met => Err(why),
+                    carried = client.carry(target, input, output) => {
+                        carried.map_err(|broken| failed(broken, target))
+                    }
+                }
             }
             None => {
                 // Ports are open by now, so that one that is taken is told first; nobody is served, or
                 // told that somebody is, before it is known that the server lets this side in.
-                let limit = args.common.timeout;
-                let met = client.ready(limit).await;
-                met.map_err(|why| no_contact(&why, &host, limit, SERVE))?;
+                met.await?;
                 serve(&args, &client, ports).await;
                 Ok(())
             }

@@ -137,10 +137,11 @@ impl Common {
 
 /// Whether an event is that of one carried connection, of which there may be many.
 pub(super) fn is_single(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
-    )
+    match event {
+        Event::Of(_, event) => is_single(event),
+        Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_) => true,
+        _ => false,
+    }
 }
 
 /// Runs a client or a server until it is told to end.

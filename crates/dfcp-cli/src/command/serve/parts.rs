@@ -333,8 +333,18 @@ pub fn report_links(log: Log, whole: &Whole) -> dfcp_tun::Report {
 
 fn tell(log: Log, event: &Event) {
     let mut fields = Fields::default();
+    let level = describe(event, &mut fields);
+    log.tell(level, &fields, event);
+}
+
+/// What a log has of an event in fields, and how grave it is.
+fn describe(event: &Event, fields: &mut Fields) -> Level {
     let mut level = Level::Info;
     match event {
+        Event::Of(peer, event) => {
+            fields.peer = Some(peer.to_string());
+            return describe(event, fields);
+        }
         Event::Came { peer, from } => {
             fields.peer = Some(peer.to_string());
             fields.from = Some(from.to_string());
@@ -365,5 +375,5 @@ fn tell(log: Log, event: &Event) {
         Event::Stuck(_) | Event::Lacking(_) => level = Level::Warning,
         _ => {}
     }
-    log.tell(level, &fields, event);
+    level
 }
