@@ -289,7 +289,8 @@ mod tests {
             limits: Arc::new(|_| Limits::default()),
             report: Arc::new(|_| {}),
         });
-        let mut exit = Exit::open(server.inner(), Questions::of_dead_names()).unwrap();
+        let peer = PublicKey([1; 32]);
+        let mut exit = Exit::open(server.inner(), peer, Questions::of_dead_names()).unwrap();
         let host = |i| Target {
             host: Host::Name(format!("{i}.invalid")),
             port: 53,
