@@ -185,11 +185,11 @@ fn what_delete_does_not_replace_is_not_told_to_use_delete() {
             assert!(!problems.contains("sync --delete"), "{report}");
             problems
         };
-        let report = sync(&machines, &["--max-delete", "9", source, target], 3);
+        let report = sync(&machines, &["--max-delete", "9", source, target], 7);
         assert!(why(&report).contains("no --max-delete"), "{report}");
         // Not everything can be sent.
         std::os::unix::fs::symlink("/etc/passwd", tree.join("link")).unwrap();
-        let report = sync(&machines, &[source, target], 3);
+        let report = sync(&machines, &[source, target], 7);
         assert!(why(&report).contains("nothing is removed"), "{report}");
         assert!(copy.join("file/in/it").exists());
     }
