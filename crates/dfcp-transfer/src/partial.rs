@@ -5,6 +5,7 @@
 //! lost some of them can make a wrong byte pass; they lose groups. A group's line is written after
 //! its bytes, so a kill loses what was not whole and no more.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tenants::Hold;
 use crate::tree::{GroupHasher, Shape, Value, check};
+use crate::turns::Going;
 
 /// Follows the name of a journal.
 pub const JOURNAL: &str = ".dfcp-journal";
@@ -55,6 +57,8 @@ struct Groups {
     running: BTreeMap<usize, (GroupHasher, u64)>,
     /// Where they are noted, if they are.
     journal: Option<File>,
+    /// Whether a part of it was said to be a hole: a group may have more bytes than came for it.
+    has_holes: bool,
 }
 
 impl Partial {
@@ -67,6 +71,7 @@ impl Partial {
             values: BTreeMap::new(),
             running: BTreeMap::new(),
             journal,
+            has_holes: false,
         };
         Self {
             file,
@@ -214,11 +219,12 @@ impl Partial {
         }
     }
 
-    /// Writes bytes in place; notes the groups that are whole by that.
+    /// Writes bytes in place; notes the groups that are whole by that. Beside holes a byte may complete a quarter of
+    /// a gigabyte, which is read back while `go_on` says so.
     ///
     /// # Errors
-    /// When the file cannot be written, read back, or is offered smaller.
-    pub fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    /// When the file cannot be written, read back, or is offered smaller, or nobody wants it any more.
+    pub fn write(&self, bytes: &[u8], at: u64, go_on: impl Fn() -> bool) -> io::Result<()> {
         let end = at.checked_add(bytes.len() as u64);
         let end = end.filter(|end| *end <= self.shape.size());
         let Some(end) = end else {
@@ -235,6 +241,7 @@ impl Partial {
             let known = hashed.iter().find(|(group, _)| *group == i);
             let value = match known {
                 Some((_, value)) => *value,
+                None if self.groups().has_holes => self.shape.value_while(&self.file, i, &go_on)?,
                 None => self.shape.value(&self.file, i)?,
             };
             whole.push((i, value));
@@ -284,7 +291,11 @@ impl Partial {
         }
         crate::sparse::make_hole(&self.file, range)?;
         let touched = self.shape.groups(range);
-        self.groups().running.retain(|i, _| !touched.contains(i));
+        {
+            let mut groups = self.groups();
+            groups.has_holes = true;
+            groups.running.retain(|i, _| !touched.contains(i));
+        }
         for i in self.count(range) {
             let group = self.shape.range(i);
             let value = match range.start <= group.start && group.end <= range.end {
@@ -379,11 +390,12 @@ pub struct Extents {
     partial: Arc<Partial>,
     /// Offset in the object, offset in the file, length.
     extents: Vec<(u64, u64, u64)>,
+    session: Going,
 }
 
 impl Extents {
     /// `extents` are offsets and lengths in the file, which were checked.
-    pub fn new(partial: Arc<Partial>, extents: &[(u64, u64)]) -> Self {
+    pub fn new(partial: Arc<Partial>, extents: &[(u64, u64)], session: Going) -> Self {
         let mut at = 0;
         let extents = extents.iter().map(|&(offset, length)| {
             let extent = (at, offset, length);
@@ -393,6 +405,7 @@ impl Extents {
         Self {
             partial,
             extents: extents.collect(),
+            session,
         }
     }
 }
@@ -402,6 +415,7 @@ impl dfcp::WriteAt for Extents {
         let first = self
             .extents
             .partition_point(|(at, _, length)| at + length <= offset);
+        let reading = LazyCell::new(|| self.session.read());
         for &(at, place, length) in &self.extents[first..] {
             if bytes.is_empty() {
                 break;
@@ -409,7 +423,8 @@ impl dfcp::WriteAt for Extents {
             let within = offset - at;
             let n = (length - within).min(bytes.len() as u64);
             let (now, later) = bytes.split_at(n as usize);
-            self.partial.write(now, place + within)?;
+            self.partial
+                .write(now, place + within, || reading.go_on())?;
             (bytes, offset) = (later, offset + n);
         }
         match bytes.is_empty() {

@@ -25,6 +25,7 @@ use crate::source::{Source, Sources};
 use crate::sparse::ZEROS;
 use crate::store::{Begin, How, Store};
 use crate::tenants::Tenant;
+use crate::turns::Going;
 
 /// Bytes that are read, written and hashed at a time.
 const CHUNK: usize = 256 << 10;
@@ -232,7 +233,7 @@ where
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     meter.diary().offered(entries.clone());
     let mut ledger = Ledger::new(store, entries, control);
-    let told = (wishes, listed.people, listed.refused);
+    let told = (wishes, listed.people, listed.refused, going);
     let failure = receive_all(&mut reader, &mut ledger, meter, told)
         .await
         .err();
@@ -255,7 +256,7 @@ async fn receive_all<R, W>(
     reader: &mut Reader<R>,
     ledger: &mut Ledger<W>,
     meter: &Meter,
-    (wishes, people, refused): (Wishes, People, Refused),
+    (wishes, people, refused, session): (Wishes, People, Refused, Going),
 ) -> Result<(), Error>
 where
     R: AsyncRead + Unpin,
@@ -268,7 +269,7 @@ where
     // Holes come as zeros here.
     store.keep.holes = false;
     ledger.store = Arc::new(store);
-    let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, meter).await?;
+    let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, (meter, session)).await?;
     let accept = FromReceiver::Accept {
         asked_ms: 0,
         holes: false,

@@ -13,6 +13,9 @@ use rustix::io::Errno;
 
 /// Shortest hole that is told of: what naming one costs is nothing beside it.
 const MIN_HOLE: u64 = 64 << 10;
+/// Smallest block of a file system: ranges begin and end at one's, or with the file. Each costs the receiver a call
+/// of its system, which is to be little beside what as many bytes cost otherwise.
+pub(crate) const BLOCK: u64 = 512;
 /// Most ranges of data of one file. Of a file with more, holes at its end are sent as zeros.
 const MAX_RANGES: usize = 1 << 20;
 /// Ranges in a message, which may have 65,536 bytes: two numbers of up to 19 digits each.
@@ -45,6 +48,9 @@ fn ranges_of(file: &File, size: u64, most: usize) -> Option<Vec<Range<u64>>> {
         if end <= start {
             break;
         }
+        // One in a user's program may say anything.
+        let start = start - start % BLOCK;
+        let end = end.next_multiple_of(BLOCK).min(size);
         match ranges.last_mut() {
             Some(last) if start - last.end < MIN_HOLE => last.end = end,
             None if start < MIN_HOLE => ranges.push(0..end),

@@ -1,36 +1,76 @@
 //! What a receiver reads of files that are there, to compare them, and hashes of holes, costs a sender a few words
-//! and this side as long as the files are. While there are other sessions it takes half of the processors, all
+//! and this side as long as the files are. While there are other sessions it takes a quarter of the processors, all
 //! sessions together, each as much of that as another: who has much compared holds up nobody's files.
+//!
+//! A session pays for processor time before it has it, and only one pays at a time, in the order in which they come:
+//! so neither many threads nor many sessions that come and go get more, and what waits for a disk costs nothing.
 //!
 //! Lists of files are read where the packets of all sessions are, and cost four times what as many bytes of files
 //! do: of that thread they take half of the time.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Weak};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processors for that.
-static PROCESSORS: LazyLock<u32> = LazyLock::new(|| {
+/// Processor time that is paid for at once. What is waited for it is far longer than what a timer is late by.
+const SLICE: Duration = Duration::from_millis(10);
+/// One processor in so many reads. Who attacks may cost others half of their goodput: half of that is for what he has
+/// read, as far as they need all processors, and half for what his sessions and packets cost beside.
+const SHARE: u32 = 4;
+/// How long paying for a slice takes.
+static PRICE: LazyLock<Duration> = LazyLock::new(|| {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
-    u32::try_from(all / 2).unwrap_or(u32::MAX).max(1)
+    SLICE * SHARE / u32::try_from(all).unwrap_or(u32::MAX)
 });
-/// Rests are at least as long: far longer than what a timer is late by.
-const REST: Duration = Duration::from_millis(10);
-/// And are looked up from as often: a session that ended has its threads end.
+/// How often who waits looks whether its session has ended.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Threads that wait for their turns, of all sessions together: a quarter of those that a runtime has for what blocks.
+/// What comes is written by the same ones.
+const THREADS: usize = 128;
 
 /// The sessions of a receiver.
 #[derive(Clone, Debug, Default)]
-pub struct Sessions(Arc<Counts>);
+pub struct Sessions(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct Shared {
     all: AtomicUsize,
-    /// Those that have something read.
-    reading: AtomicUsize,
+    /// Whose lists are being read.
+    lists: AtomicU32,
+    till: Mutex<Till>,
+}
+
+/// Where sessions pay.
+#[derive(Debug, Default)]
+struct Till {
+    /// Whether somebody has the turn.
+    taken: bool,
+    waiting: VecDeque<Sender<Turn>>,
+}
+
+/// The turn to pay; the next one's when this is dropped.
+#[derive(Debug)]
+struct Turn(Sessions);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = {
+            let mut till = lock(&self.0.0.till);
+            let next = till.waiting.pop_front();
+            till.taken = next.is_some();
+            next
+        };
+        if let Some(next) = next {
+            // Of one that has gone it is dropped again.
+            let _ = next.send(Turn(self.0.clone()));
+        }
+    }
 }
 
 /// A session, until this is dropped.
@@ -40,19 +80,46 @@ pub struct Alive(Arc<()>, Arc<Session>);
 #[derive(Debug)]
 struct Session {
     among: Sessions,
-    /// Threads that read for it.
-    threads: AtomicUsize,
+    account: Mutex<Account>,
+    /// Whether something was paid.
+    paid: Condvar,
+}
+
+#[derive(Debug)]
+struct Account {
+    /// Processor time that it has had, and has not paid for.
+    owed: Duration,
+    /// Whether one of its threads is about to pay: the others wait for that.
+    pays: bool,
 }
 
 impl Sessions {
-    /// Another one begins.
+    /// Another one begins. It owes a slice: who comes and goes has nothing for nothing.
     pub fn begin(&self) -> Alive {
         self.0.all.fetch_add(1, Relaxed);
         let session = Session {
             among: self.clone(),
-            threads: AtomicUsize::new(0),
+            account: Mutex::new(Account {
+                owed: SLICE,
+                pays: false,
+            }),
+            paid: Condvar::new(),
         };
         Alive(Arc::default(), Arc::new(session))
+    }
+
+    /// Brings the turn to pay, behind those who asked before.
+    fn turn(&self) -> Receiver<Turn> {
+        let (give, given) = channel();
+        let mut till = lock(&self.0.till);
+        match till.taken {
+            true => till.waiting.push_back(give),
+            false => {
+                till.taken = true;
+                let _ = give.send(Turn(self.clone()));
+            }
+        }
+        given
     }
 }
 
@@ -79,13 +146,19 @@ impl Going {
         self.0.strong_count() == 0
     }
 
+    /// How many of its `places` for what waits for turns each thread takes, so that many sessions leave threads to
+    /// others.
+    pub fn places_for_each(&self, places: usize) -> u32 {
+        let all = self.1.among.0.all.load(Relaxed);
+        let each = (all * places).div_ceil(THREADS).clamp(1, places);
+        each as u32
+    }
+
     /// From now on this thread reads for it.
     pub fn read(&self) -> Reading<'_> {
         Reading {
             going: self,
-            counted: Counted::new(&self.1),
             worked: Cell::new(worked()),
-            owed: Cell::default(),
         }
     }
 
@@ -97,37 +170,47 @@ impl Going {
             owed: Duration::ZERO,
         }
     }
-}
 
-/// What reads for a session, until this is dropped.
-#[derive(Debug)]
-struct Counted<'a>(&'a Session);
-
-impl<'a> Counted<'a> {
-    fn new(session: &'a Session) -> Self {
-        if session.threads.fetch_add(1, Relaxed) == 0 {
-            session.among.0.reading.fetch_add(1, Relaxed);
-        }
-        Self(session)
+    /// Whether others wait for what it pays.
+    fn has_to_pay(&self) -> bool {
+        !self.is_over() && !self.1.is_alone()
     }
 
-    /// How long it has to rest where it was busy so long, so that all that read take so many processors.
-    fn rest_after(&self, busy: Duration, processors: u32) -> Duration {
-        let counts = &self.0.among.0;
-        if self.0.is_alone() {
-            return Duration::ZERO;
+    /// Pays what it owes, or waits until another thread has.
+    fn pay(&self) {
+        let session = &self.1;
+        let mut account = lock(&session.account);
+        while account.owed >= SLICE && self.has_to_pay() {
+            if account.pays {
+                let woken = session.paid.wait_timeout(account, LOOK);
+                account = woken.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            account.pays = true;
+            drop(account);
+            let paid = self.pay_slice();
+            account = lock(&session.account);
+            account.pays = false;
+            account.owed -= paid;
+            session.paid.notify_all();
         }
-        let threads = self.0.threads.load(Relaxed) * counts.reading.load(Relaxed);
-        let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-        busy.saturating_mul(threads.saturating_sub(processors)) / processors
     }
-}
 
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if self.0.threads.fetch_sub(1, Relaxed) == 1 {
-            self.0.among.0.reading.fetch_sub(1, Relaxed);
+    /// Pays for a slice; gives what was paid for.
+    #[expect(clippy::disallowed_methods)] // time is what is paid
+    fn pay_slice(&self) -> Duration {
+        let given = self.1.among.turn();
+        while self.has_to_pay() {
+            match given.recv_timeout(LOOK) {
+                Ok(_turn) => {
+                    std::thread::sleep(*PRICE);
+                    return SLICE;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
+        Duration::ZERO
     }
 }
 
@@ -142,28 +225,31 @@ impl Session {
 #[derive(Debug)]
 pub struct Reading<'a> {
     going: &'a Going,
-    counted: Counted<'a>,
     /// Processor time of this thread when it was looked at last.
     worked: Cell<Duration>,
-    /// Rest that it has not had.
-    owed: Cell<Duration>,
 }
 
 impl Reading<'_> {
-    /// Rests as long as others are to have their turns. Whether the session goes on.
-    #[expect(clippy::disallowed_methods)] // a rest is time
+    /// Waits until it is this session's turn. Whether the session goes on.
     pub fn go_on(&self) -> bool {
+        self.count();
+        self.going.pay();
+        !self.going.is_over()
+    }
+
+    /// What was done since the last time is owed.
+    fn count(&self) {
         let now = worked();
         let busy = now.saturating_sub(self.worked.replace(now));
-        let mut owed = self.owed.get() + self.counted.rest_after(busy, *PROCESSORS);
-        if owed >= REST {
-            while !owed.is_zero() && !self.going.is_over() {
-                std::thread::sleep(owed.min(LOOK));
-                owed = owed.saturating_sub(LOOK);
-            }
+        if !self.going.1.is_alone() {
+            lock(&self.going.1.account).owed += busy;
         }
-        self.owed.set(owed);
-        !self.going.is_over()
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.count();
     }
 }
 
@@ -177,27 +263,47 @@ pub struct Listing<'a> {
     owed: Duration,
 }
 
+/// A list that is being read, until this is dropped.
+#[derive(Debug)]
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.lists.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Listing<'_> {
     /// Does a part of it.
     pub fn work<T>(&mut self, part: impl FnOnce() -> T) -> T {
         let session = self.session;
-        let counted = self.counted.get_or_insert_with(|| Counted::new(session));
+        let shared = &*session.among.0;
+        self.counted.get_or_insert_with(|| {
+            shared.lists.fetch_add(1, Relaxed);
+            Counted(shared)
+        });
         let before = worked();
         let done = part();
         let busy = worked().saturating_sub(before);
         if !session.is_alone() {
-            self.owed += busy.max(counted.rest_after(busy, *PROCESSORS));
+            // Of twice as many parts of the thread's time as there are lists each has one.
+            let parts = shared.lists.load(Relaxed).saturating_mul(2);
+            self.owed += busy.saturating_mul(parts - 1);
         }
         done
     }
 
     /// Leaves the thread to others as long as they are to have their turns.
     pub async fn rest(&mut self) {
-        if self.owed >= REST {
+        if self.owed >= SLICE {
             tokio::time::sleep(std::mem::take(&mut self.owed)).await;
         }
         self.counted = None;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Processor time of this thread so far.
@@ -208,42 +314,95 @@ fn worked() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::TryRecvError;
+
     use super::*;
 
-    const BUSY: Duration = Duration::from_millis(6);
+    /// A session that owes so many slices.
+    fn owing(sessions: &Sessions, slices: u32) -> Alive {
+        let alive = sessions.begin();
+        lock(&alive.1.account).owed = slices * SLICE;
+        alive
+    }
 
-    #[test]
-    fn who_is_alone_never_rests() {
-        let sessions = Sessions::default();
-        let (alive, ended) = (sessions.begin(), sessions.begin());
-        drop(ended);
-        let going = alive.going();
-        let readings: Vec<_> = (0..8).map(|_| going.read()).collect();
-        assert_eq!(readings[0].counted.rest_after(BUSY, 1), Duration::ZERO);
+    fn owes(alive: &Alive) -> Duration {
+        lock(&alive.1.account).owed
     }
 
     #[test]
-    fn those_who_read_take_as_many_processors_as_they_may_and_each_session_as_much() {
+    fn who_is_alone_never_pays() {
         let sessions = Sessions::default();
-        let [one, other, idle] = [(); 3].map(|()| sessions.begin());
-        let (one, other) = (one.going(), other.going());
-        for (threads, rests) in [(1, [0, 0]), (2, [1, 0]), (4, [3, 1])] {
-            let readings: Vec<_> = (0..threads).map(|_| one.read()).collect();
-            let rests = rests.map(|rest| rest * BUSY);
-            assert_eq!(
-                [1, 2].map(|n| readings[0].counted.rest_after(BUSY, n)),
-                rests
-            );
+        let (alive, ended) = (owing(&sessions, 1000), sessions.begin());
+        drop(ended);
+        let _taken = sessions.turn();
+        assert!(alive.going().read().go_on());
+        assert_eq!(owes(&alive), 1000 * SLICE);
+    }
+
+    #[test]
+    fn a_session_pays_before_it_has_anything_read() {
+        let sessions = Sessions::default();
+        let [alive, _other] = [(); 2].map(|()| sessions.begin());
+        let start = std::time::Instant::now();
+        assert!(alive.going().read().go_on());
+        assert!(start.elapsed() >= *PRICE && owes(&alive) < SLICE);
+    }
+
+    /// However many threads read for one of them.
+    #[test]
+    fn sessions_pay_one_at_a_time_and_in_turns() {
+        let sessions = Sessions::default();
+        let held = sessions.turn().recv().unwrap();
+        let [many, one] = [(); 2].map(|()| owing(&sessions, 1));
+        let waiting = || lock(&sessions.0.till).waiting.len();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let going = many.going();
+                scope.spawn(move || going.read().go_on());
+            }
+            while waiting() < 1 || !lock(&many.1.account).pays {
+                std::thread::yield_now();
+            }
+            let next = one.1.among.turn();
+            // Of eight threads one asked for the turn.
+            assert_eq!(waiting(), 2);
+            assert!(matches!(next.try_recv(), Err(TryRecvError::Empty)));
+            drop(held);
+            let turn = next.recv().unwrap();
+            assert!(owes(&many) <= SLICE);
+            drop(turn);
+        });
+        assert!(owes(&many) < SLICE && !lock(&sessions.0.till).taken);
+    }
+
+    #[test]
+    fn a_turn_of_one_that_has_gone_is_the_next_ones() {
+        let sessions = Sessions::default();
+        let held = sessions.turn().recv().unwrap();
+        let [gone, late, next] = [(); 3].map(|()| sessions.turn());
+        drop(gone);
+        drop(held);
+        // It was given the turn, and does not take it.
+        drop(late);
+        drop(next.recv().unwrap());
+        assert!(!lock(&sessions.0.till).taken);
+    }
+
+    /// Who waits for turns has his thread do so: none would be left to write what comes.
+    #[test]
+    fn many_sessions_leave_threads_to_others() {
+        let sessions = Sessions::default();
+        let (mut all, mut threads) = (Vec::new(), 0);
+        for _ in 0..64 {
+            let alive = sessions.begin();
+            // As many as it may have then, and none ends.
+            threads += 8 / alive.going().places_for_each(8);
+            all.push(alive);
         }
-        // A session of four threads and one of a single thread: half of a processor each.
-        let four: Vec<_> = (0..4).map(|_| one.read()).collect();
-        let single = other.read();
-        assert_eq!(four[0].counted.rest_after(BUSY, 1), 7 * BUSY);
-        assert_eq!(single.counted.rest_after(BUSY, 1), BUSY);
-        // Who has read what there was leaves the others his part.
-        drop(four);
-        assert_eq!(single.counted.rest_after(BUSY, 1), Duration::ZERO);
-        drop(idle);
+        assert!(threads <= 2 * THREADS as u32, "{threads}");
+        assert_eq!(Sessions::default().begin().going().places_for_each(8), 1);
+        all.extend((0..1000).map(|_| sessions.begin()));
+        assert_eq!(all[0].going().places_for_each(8), 8);
     }
 
     #[test]
@@ -251,20 +410,21 @@ mod tests {
         let sessions = Sessions::default();
         let (alive, _other) = (sessions.begin(), sessions.begin());
         let going = alive.going();
-        let (reading, _second) = (going.read(), going.read());
+        let reading = going.read();
         assert!(reading.go_on() && !going.is_over());
         drop(alive);
         // However much it owes.
-        reading.owed.set(Duration::from_secs(3600));
+        lock(&going.1.account).owed = Duration::from_secs(3600);
         assert!(!reading.go_on() && going.is_over());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_leaves_others_half_of_the_thread_and_counts_while_it_is_worked_at() {
+    async fn all_lists_together_leave_others_half_of_the_thread() {
         let sessions = Sessions::default();
         let [alive, other] = [(); 2].map(|()| sessions.begin());
-        let (going, start) = (alive.going(), tokio::time::Instant::now());
-        let mut list = going.list();
+        let (one, two) = (alive.going(), other.going());
+        let (mut list, mut second) = (one.list(), two.list());
+        let start = tokio::time::Instant::now();
         let before = worked();
         while start.elapsed().is_zero() {
             list.work(|| std::hint::black_box([0; 1000].map(|i: u64| i + 1)));
@@ -272,20 +432,27 @@ mod tests {
         }
         // A timer has whole milliseconds.
         let most = worked() - before + Duration::from_millis(1);
-        assert!((REST..=most).contains(&start.elapsed()));
-        // Who waits for his sender takes nobody's turn.
-        let reader = other.going();
-        let reading = [reader.read(), reader.read()];
-        let rest = || reading[0].counted.rest_after(BUSY, 1);
-        assert_eq!(rest(), BUSY);
-        list.work(|| ());
-        assert_eq!(rest(), 3 * BUSY);
-        list.rest().await;
-        assert_eq!(rest(), BUSY);
+        assert!((SLICE..=most).contains(&start.elapsed()));
+        // Of two each has a quarter; who waits for his sender has none.
+        let part = || {
+            let (from, mut sum) = (worked(), 0_u64);
+            while worked() - from < Duration::from_millis(2) {
+                sum += std::hint::black_box(1);
+            }
+            sum
+        };
+        second.work(part);
+        list.work(part);
+        assert!(list.owed >= 3 * Duration::from_millis(2), "{:?}", list.owed);
+        second.counted = None;
+        second.owed = Duration::ZERO;
+        list.counted = None;
+        second.work(part);
+        assert!(second.owed >= Duration::from_millis(2));
         // Of one that is alone nothing is owed.
         drop(other);
         list.owed = Duration::ZERO;
-        list.work(|| std::hint::black_box([0; 1000].map(|i: u64| i + 1)));
+        list.work(part);
         assert_eq!(list.owed, Duration::ZERO);
     }
 }

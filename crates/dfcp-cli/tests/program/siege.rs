@@ -105,7 +105,7 @@ const ATTACKS: [(&str, Attack); 9] = [
 ];
 
 /// Others, of who was let in above all.
-const FROM_WITHIN: [(&str, Attack); 9] = [
+const FROM_WITHIN: [(&str, Attack); 10] = [
     ("sessions from everywhere", wanderers::storms),
     ("sessions that move on and on", wanderers::moves),
     ("resets", wanderers::resets),
@@ -115,6 +115,7 @@ const FROM_WITHIN: [(&str, Attack); 9] = [
     ("floods of all messages", stallers::control_floods),
     ("files that are there", readers::comparisons),
     ("offers of deep paths", readers::deep_offers),
+    ("names that are not there", readers::lookups),
 ];
 
 /// Largest resident size of a process so far, bytes.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::MIN_GROUP;
+use crate::turns::Sessions;
 
 const SIZE: u64 = 16 * MIN_GROUP + 1000;
 /// A block of the transport: no whole number of groups.
@@ -25,7 +26,7 @@ fn blocks() -> Vec<Range<u64>> {
 
 fn put(partial: &Partial, bytes: &[u8], range: &Range<u64>) {
     let part = &bytes[range.start as usize..range.end as usize];
-    partial.write(part, range.start).expect("written");
+    partial.write(part, range.start, || true).expect("written");
 }
 
 /// The same file, opened by a next transfer.
@@ -278,12 +279,33 @@ fn only_groups_that_are_as_they_are_noted_are_there() {
 #[test]
 fn a_file_takes_its_last_byte_and_none_behind_it() {
     let partial = empty();
-    partial.write(b"x", SIZE - 1).expect("the last one");
-    partial.write(b"", SIZE).expect("nothing");
+    partial
+        .write(b"x", SIZE - 1, || true)
+        .expect("the last one");
+    partial.write(b"", SIZE, || true).expect("nothing");
     for (bytes, at) in [(&b"xy"[..], SIZE - 1), (b"x", SIZE), (b"xy", u64::MAX)] {
-        partial.write(bytes, at).expect_err("too far");
+        partial.write(bytes, at, || true).expect_err("too far");
     }
     assert_eq!(partial.file.metadata().expect("it is there").len(), SIZE);
+}
+
+/// A few words and a byte would have as much read as a group is long, beside all others.
+#[test]
+fn what_a_byte_completes_beside_a_hole_is_read_back_in_turns() {
+    let partial = empty();
+    let nobody = || false;
+    let hole = 1..MIN_GROUP;
+    // What came is read back whoever waits: it cost its sender as much.
+    partial.write(b"x", 1, nobody).expect("written");
+    partial
+        .write(&[0; MIN_GROUP as usize - 2], 2, nobody)
+        .expect("written");
+    partial.write(b"x", 0, nobody).expect("read back");
+    assert_eq!(partial.have().len(), 1);
+    let partial = empty();
+    partial.hole(&hole, || true).expect("made");
+    partial.write(b"x", 0, nobody).expect_err("read back");
+    assert_eq!(partial.have().len(), 0);
 }
 
 /// Only whole groups are forgotten: of others it is known what is missing.
@@ -313,9 +335,10 @@ fn what_comes_in_a_row_goes_to_its_places() {
         .flat_map(|(at, length)| &bytes[*at as usize..(at + length) as usize])
         .copied()
         .collect();
+    let alive = Sessions::default().begin();
     for piece in [1, 49, 50, 51, 1000, row.len()] {
         let partial = Arc::new(empty());
-        let mut target = Extents::new(partial.clone(), &extents);
+        let mut target = Extents::new(partial.clone(), &extents, alive.going());
         for (i, part) in row.chunks(piece).enumerate().rev() {
             target
                 .write_all_at(part, (i * piece) as u64)
@@ -400,7 +423,9 @@ fn few_groups_that_were_begun_are_kept_in_memory() {
     let size = many * MIN_GROUP;
     let partial = Partial::new(file, "x".to_owned(), size, None, hold.expect("free"));
     for group in 0..many {
-        partial.write(&[1], group * MIN_GROUP).expect("written");
+        partial
+            .write(&[1], group * MIN_GROUP, || true)
+            .expect("written");
     }
     assert_eq!(partial.groups().running.len(), MAX_RUNNING);
 }

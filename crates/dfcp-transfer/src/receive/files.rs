@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dfcp::{IncomingObject, ObjectSummary, Progress, RecvStream};
 use tokio::sync::{OnceCell, Semaphore};
 
+use super::session::MAX_ACTIVE;
 use super::silence::{Work, Working};
 use crate::ledger::{self, Announced, keep};
 use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
@@ -286,7 +287,8 @@ impl Files {
 
     /// Makes holes of parts of a file.
     pub async fn take_holes(self, part: Part) -> PartEnd {
-        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
+        let places = self.session.places_for_each(MAX_ACTIVE);
+        let Ok(_permit) = self.gate.clone().acquire_many_owned(places).await else {
             return PartEnd::Reset;
         };
         let partial = match self.open_part(&part).await {
@@ -319,7 +321,7 @@ impl Files {
             Err(end) => return PartEnd::Settled(end),
         };
         let total = part.extents.iter().map(|(_, length)| length).sum();
-        let target = Extents::new(partial, &part.extents);
+        let target = Extents::new(partial, &part.extents, self.session);
         let end = |kind, message| PartEnd::Settled(Err(Problem::new(kind, message)));
         match object.recv_blocks(target, total, &self.progress).await {
             Ok(_) => PartEnd::Whole,
@@ -466,7 +468,9 @@ mod tests {
         let Ok(Begin::Receive(partial)) = begun else {
             panic!("it is free")
         };
-        partial.write(&vec![7; MIN_GROUP as usize], 0).unwrap();
+        partial
+            .write(&vec![7; MIN_GROUP as usize], 0, || true)
+            .unwrap();
         drop(partial);
         let (alive, progress) = (store.sessions.begin(), Progress::default());
         let claim = store.claim(&[], &[], &progress).unwrap();

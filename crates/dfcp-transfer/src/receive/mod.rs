@@ -20,6 +20,7 @@ use crate::meter::Meter;
 use crate::space::Claim;
 use crate::store::{Store, Survey};
 use crate::tenants::Tenant;
+use crate::turns::Going;
 use crate::{Error, FAILED};
 use dfcp::{Connection, SendStream};
 pub(crate) use listing::read_offer;
@@ -90,7 +91,7 @@ pub async fn receive(
             agreed = timed(consent(offered), meter) => agreed?,
             error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
         }
-        let (known, claim) = prepare(&store, &entries, wishes, meter).await?;
+        let (known, claim) = prepare(&store, &entries, wishes, (meter, going)).await?;
         Ok::<_, Error>((store, entries, known, (offered, wishes), (claim, held)))
     };
     let (store, entries, known, (offered, wishes), (claim, _held)) = match agree.await {
@@ -164,13 +165,19 @@ pub(crate) async fn prepare(
     store: &Arc<Store>,
     entries: &Arc<Vec<Entry>>,
     wishes: Wishes,
-    meter: &Meter,
+    (meter, session): (&Meter, Going),
 ) -> Result<(Known, Arc<Claim>), Error> {
     let (store, entries) = (store.clone(), entries.clone());
     let progress = meter.progress().clone();
     // It may look at as many names as are offered.
     let work = move || {
-        let mut known = store.survey(&entries, wishes);
+        let mut known = {
+            let reading = session.read();
+            store.survey(&entries, wishes, || reading.go_on())
+        };
+        if session.is_over() {
+            return Err(Error::protocol("the session is over"));
+        }
         if !wishes.dry_run {
             store.settle_twins(&entries, &mut known);
         }

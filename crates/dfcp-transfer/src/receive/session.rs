@@ -28,7 +28,7 @@ use announced::Announcement;
 use held::Held;
 
 /// Objects that are written at a time, and files that are looked at.
-const MAX_ACTIVE: usize = 8;
+pub(super) const MAX_ACTIVE: usize = 8;
 /// How often the sender hears how much has arrived, at most: as often as a progress bar is drawn.
 const TELLING: Duration = Duration::from_millis(200);
 /// Lists of holes that have not been dealt with: 1 MiB. More wait until a disk that is slower than the network

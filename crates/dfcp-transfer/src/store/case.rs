@@ -1,8 +1,10 @@
 //! File systems that take names for the same that differ in their case only, as FAT, exFAT and those of most
 //! Macs do: of two such files of an offer the second would take the place of the first without a word.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::sync::Mutex;
 
 use cap_std::fs::OpenOptions;
 
@@ -20,6 +22,7 @@ impl Store {
         let comes = |(first, twin): &(u64, u64)| {
             !self.refused.contains(first) && !self.refused.contains(twin)
         };
+        let mut failed = BTreeMap::new();
         for (first, twin) in twins.into_iter().filter(comes) {
             let path = &entries[twin as usize].path;
             let message = format!(
@@ -28,16 +31,19 @@ impl Store {
                 entries[first as usize].path
             );
             let problem = Problem::new(ProblemKind::Target, message);
-            let failed = (twin, Survey::Settled(Outcome::Error(problem)));
-            match known.binary_search_by_key(&twin, |(index, _)| *index) {
-                Ok(at) => known[at] = failed,
-                Err(at) => known.insert(at, failed),
-            }
+            // Each in its place would move all behind it, and there may be a hundred thousand of both.
+            failed.insert(twin, Survey::Settled(Outcome::Error(problem)));
         }
+        known.retain(|(index, _)| !failed.contains_key(index));
+        known.extend(failed);
+        known.sort_by_key(|(index, _)| *index);
     }
 
     /// Whether a file can be found under its name in capitals.
     fn folds_case(&self) -> bool {
+        // Sessions look one after the other: none is to find, or remove, what another looks for.
+        static LOOKING: Mutex<()> = Mutex::new(());
+        let _looking = LOOKING.lock();
         let name = name::beside(&format!("case-{}", std::process::id()), PARTIAL);
         let capitals = name.to_uppercase();
         let mut options = OpenOptions::new();

@@ -13,6 +13,10 @@ use crate::partial::JOURNAL;
 use crate::tree::check;
 use crate::turns::Going;
 
+/// Names that are looked up in one go: as long as a connection takes to begin, some milliseconds. Who offers no more
+/// waits for nobody.
+const LOOKED_UP: u64 = 512;
+
 /// What is known of a file before anything of it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Survey {
@@ -38,8 +42,13 @@ pub(crate) enum Ask {
 }
 
 impl Store {
-    /// What is there of the files among `entries`, without reading any.
-    pub(crate) fn survey(&self, entries: &[Entry], wishes: Wishes) -> Vec<(u64, Survey)> {
+    /// What is there of the files among `entries`, without reading any. Ends early when `go_on` says so.
+    pub(crate) fn survey(
+        &self,
+        entries: &[Entry],
+        wishes: Wishes,
+        go_on: impl Fn() -> bool,
+    ) -> Vec<(u64, Survey)> {
         let mut known = Vec::new();
         if self.absent {
             return known;
@@ -47,6 +56,9 @@ impl Store {
         // Files of a directory follow each other: it is opened once, or found absent.
         let mut parent: Option<(&str, Option<Dir>)> = None;
         for (index, entry) in (0..).zip(entries) {
+            if index % LOOKED_UP == LOOKED_UP - 1 && !go_on() {
+                break;
+            }
             if !entry.is_file() {
                 continue;
             }

@@ -245,7 +245,7 @@ fn whether_the_name_of_a_stream_is_taken_is_known_before_it_begins() {
     };
     let known = |on_conflict| {
         let store = Store::open(dir.path(), on_conflict).unwrap();
-        let survey = store.survey(std::slice::from_ref(&stream), Wishes::default());
+        let survey = store.survey(std::slice::from_ref(&stream), Wishes::default(), || true);
         survey.into_iter().map(|(_, survey)| survey).next()
     };
     let skipped = Survey::Settled(Outcome::Skipped);
@@ -366,7 +366,7 @@ fn what_was_put_in_its_place_leaves_no_journal() {
         let Begin::Receive(partial) = store.begin(&offered, &tenant(), How::Anew).unwrap() else {
             panic!("it is free")
         };
-        partial.write(b"x", 0).unwrap();
+        partial.write(b"x", 0, || true).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert_eq!(store.finish(&partial, &offered).unwrap(), Outcome::Done);
         let left = fs::read_dir(dir.path()).unwrap();

@@ -15,6 +15,8 @@ use crate::common::{connected_with, hear_out};
 
 /// Ranges that a message names at most (docs/spec/files.md).
 const LISTED: u64 = 1024;
+/// And how long each is, but for the last of a file.
+const BLOCK: u64 = 512;
 
 /// A session with a sender of these files that says what it likes.
 async fn session(
@@ -74,16 +76,18 @@ fn sent(index: u64, content: &[u8]) -> FromSender {
 #[tokio::test]
 async fn more_parts_than_a_message_names_end_the_session() {
     for (count, is_welcome) in [(LISTED, true), (LISTED + 1, false)] {
-        let files = [file(LISTED)];
+        let size = LISTED * BLOCK;
+        let (files, content) = ([file(size)], vec![7; size as usize]);
         let received = session(&files, async |near, control, replies| {
-            // The last ones are of no bytes: these are not to be had for nothing either.
-            let extents = (0..count).map(|i| (i, u64::from(i < LISTED))).collect();
+            // The last one is of no bytes: these are not to be had for nothing either.
+            let part = |i: u64| (i * BLOCK, (size - i * BLOCK).min(BLOCK));
+            let extents = (0..count).map(part).collect();
             let part = FromSender::Part { index: 0, extents };
             message::write(control, &part).await?;
             let mut object = near.open_object().await?;
-            object.write_all(&[7; LISTED as usize]).await?;
+            object.write_all(&content).await?;
             object.finish()?;
-            message::write(control, &sent(0, &[7; LISTED as usize])).await?;
+            message::write(control, &sent(0, &content)).await?;
             hear_out(replies).await;
             Ok(())
         });
@@ -91,6 +95,38 @@ async fn more_parts_than_a_message_names_end_the_session() {
         assert_eq!(received.failure.is_none(), is_welcome, "{received:?}");
         let is_done = received.outcomes.get(&0) == Some(&Outcome::Done);
         assert_eq!(is_done, is_welcome, "{received:?}");
+    }
+}
+
+/// Each costs the receiver a call of its system.
+#[tokio::test]
+async fn parts_and_holes_of_a_few_bytes_each_end_the_session() {
+    // A block, what is left of the file behind it, and bytes one by one.
+    let whole = [(0, BLOCK), (BLOCK, 100)];
+    let bytes = [(0, BLOCK), (BLOCK, 1), (BLOCK + 1, 99)];
+    for (extents, is_welcome) in [(&whole[..], true), (&bytes[..], false)] {
+        for are_holes in [false, true] {
+            let content = vec![0; BLOCK as usize + 100];
+            let files = [file(content.len() as u64)];
+            let received = session(&files, async |near, control, replies| {
+                let (index, extents) = (0, extents.to_vec());
+                let said = match are_holes {
+                    false => FromSender::Part { index, extents },
+                    true => FromSender::Holes { index, extents },
+                };
+                message::write(control, &said).await?;
+                if !are_holes {
+                    let mut object = near.open_object().await?;
+                    object.write_all(&content).await?;
+                    object.finish()?;
+                }
+                message::write(control, &sent(0, &content)).await?;
+                hear_out(replies).await;
+                Ok(())
+            });
+            let received = received.await;
+            assert_eq!(received.failure.is_none(), is_welcome, "{received:?}");
+        }
     }
 }
 
@@ -119,7 +155,7 @@ async fn lists_of_holes_wait_at_the_sender_while_the_disk_does_other_things() {
         }
         let flood = async {
             for i in 0..LISTS {
-                let place = |k| (size - 1 - i * LISTED - k, 1);
+                let place = |k| (size - (1 + i * LISTED + k) * BLOCK, BLOCK);
                 let extents = (0..LISTED).map(place).collect();
                 message::write(control, &FromSender::Holes { index: 0, extents }).await?;
             }

@@ -43,14 +43,24 @@ pub fn comparisons(siege: &Siege<'_>) -> u64 {
 
 /// Offers of as many files as may be, each a hundred directories deep.
 pub fn deep_offers(siege: &Siege<'_>) -> u64 {
+    long_offers(siege, 24, &"d/".repeat(98))
+}
+
+/// The same of files that are looked for one by one, and not there.
+pub fn lookups(siege: &Siege<'_>) -> u64 {
+    long_offers(siege, 25, "")
+}
+
+fn long_offers(siege: &Siege<'_>, net: u8, directory: &str) -> u64 {
     block_on(async {
-        let (mut count, deep) = (0, "d/".repeat(98));
+        let mut count = 0;
         for round in siege.rounds(40) {
-            let Some(mut insider) = Insider::connect(siege, 24, (round % 8) as u8 + 1).await else {
+            let Some(mut insider) = Insider::connect(siege, net, (round % 8) as u8 + 1).await
+            else {
                 continue;
             };
             for part in 0..490u64 {
-                let names = (0..200).map(|i| format!("{deep}{part:x}.{i:x}"));
+                let names = (0..200).map(|i| format!("{directory}{part:x}.{i:x}"));
                 let mut said = offer(names, 0, part < 489);
                 said["wishes"] = json!({"dry_run": true});
                 if !insider.say(&said).await {

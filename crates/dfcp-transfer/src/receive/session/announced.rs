@@ -119,6 +119,10 @@ impl Session<'_> {
                 return Err(violation("parts beyond the size that was offered"));
             }
         }
+        // But for the one at the end of the file.
+        if extents.len() as u64 > bytes / sparse::BLOCK + 1 {
+            return Err(violation("parts of a few bytes each"));
+        }
         Ok(bytes)
     }
 

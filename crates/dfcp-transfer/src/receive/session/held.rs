@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use super::{Event, Incoming, LISTED, Session, State};
+use super::{Event, Incoming, LISTED, MAX_ACTIVE, Session, State};
 use crate::ledger::violation;
 use crate::memory::Holding;
 use crate::message::{FromReceiver, Hash, Outcome};
@@ -87,9 +87,10 @@ impl Session<'_> {
     /// Looks at the next files, unless as many are open, or being asked about, as may be. The sender is
     /// asked first, so that both sides read at the same time.
     pub(super) async fn examine_next(&mut self) -> Result<(), Error> {
+        let places = self.files.session.places_for_each(MAX_ACTIVE);
         while self.states.len() < MAX_PENDING
             && let Some((&index, &ask)) = self.unexamined.first_key_value()
-            && let Ok(permit) = self.looking.clone().try_acquire_owned()
+            && let Ok(permit) = self.looking.clone().try_acquire_many_owned(places)
             && let Some((ask, memory)) = self.with_memory(index, ask)
         {
             self.unexamined.remove(&index);
@@ -201,7 +202,8 @@ impl Session<'_> {
         };
         let looking = self.looking.clone();
         self.tasks.spawn(async move {
-            let _permit = looking.acquire_owned().await;
+            let places = files.session.places_for_each(MAX_ACTIVE);
+            let _permit = looking.acquire_many_owned(places).await;
             let examined = files.differs(index, older).await;
             drop(memory);
             Event::Examined(index, examined)

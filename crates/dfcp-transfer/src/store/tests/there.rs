@@ -115,7 +115,7 @@ fn an_older_version_is_looked_at_where_it_can_be_of_use() {
     fs::create_dir(dir.path().join("directory")).unwrap();
     let asked = |on_conflict, offered: Entry, wishes: Wishes| {
         let store = Store::open(dir.path(), on_conflict).unwrap();
-        let survey = store.survey(&[offered], wishes).into_iter().next();
+        let survey = store.survey(&[offered], wishes, || true).into_iter().next();
         survey.map(|(_, survey)| survey)
     };
     let nobody = Wishes::default();
@@ -165,7 +165,8 @@ fn a_part_that_is_there_is_looked_at_unless_nobody_wants_it() {
         ..Wishes::default()
     };
     let nobody = Wishes::default();
-    let known = |offered: &Entry, wishes| store.survey(std::slice::from_ref(offered), wishes);
+    let known =
+        |offered: &Entry, wishes| store.survey(std::slice::from_ref(offered), wishes, || true);
     assert_eq!(
         known(&offered, nobody),
         [(0, Survey::Examine(Ask::Nothing))]
@@ -173,7 +174,7 @@ fn a_part_that_is_there_is_looked_at_unless_nobody_wants_it() {
     assert_eq!(known(&offered, anew), []);
     assert_eq!(known(&stream, nobody), []);
     let absent = Store::open_to_look(&dir.path().join("none/x"), OnConflict::Error).unwrap();
-    assert_eq!(absent.survey(&[offered], nobody), []);
+    assert_eq!(absent.survey(&[offered], nobody, || true), []);
     assert!(!dir.path().join("none").exists());
 }
 
@@ -200,7 +201,7 @@ fn what_was_changed_at_the_same_time_or_later_is_not_older() {
             mtime_nanos,
             ..entry("a", 7, 0o644)
         };
-        let known = store.survey(&[offered], Wishes::default());
+        let known = store.survey(&[offered], Wishes::default(), || true);
         let expected = match stays {
             true => Survey::Settled(Outcome::Skipped),
             false => Survey::Examine(Ask::Nothing),
@@ -224,7 +225,7 @@ fn what_is_there_of_a_file_is_used_as_its_sender_wants() {
     };
     let write = |partial: &Partial| {
         let bytes = vec![7; crate::tree::MIN_GROUP as usize];
-        partial.write(&bytes, 0).unwrap();
+        partial.write(&bytes, 0, || true).unwrap();
     };
     let partial = begin(How::Anew);
     assert_eq!(partial.file.metadata().unwrap().len(), 0);
@@ -263,7 +264,28 @@ fn what_is_there_is_looked_for_in_the_directory_that_was_offered() {
     let store = Store::open(dir.path(), OnConflict::Skip).unwrap();
     let offered =
         ["a/x", "a/z", "b/x", "b/z", "c/x", "none/x", "z", "x"].map(|path| entry(path, 7, 0o644));
-    let known = store.survey(&offered, Wishes::default());
+    let known = store.survey(&offered, Wishes::default(), || true);
     let skipped = || Survey::Settled(Outcome::Skipped);
     assert_eq!(known, [(2, skipped()), (6, skipped())]);
+}
+
+/// A list of a hundred thousand names takes a third of a second, in which others are to have their turns.
+#[test]
+fn many_names_are_looked_up_in_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Skip).unwrap();
+    let names = 5000;
+    let offered: Vec<_> = (0..names)
+        .map(|i| {
+            let name = i.to_string();
+            fs::write(dir.path().join(&name), "").unwrap();
+            entry(&name, 7, 0o644)
+        })
+        .collect();
+    let known = |go_on: &dyn Fn() -> bool| store.survey(&offered, Wishes::default(), go_on).len();
+    assert_eq!(known(&|| true), names);
+    assert!(known(&|| false) < names / 4);
+    // A few wait for nobody.
+    let few = store.survey(&offered[..100], Wishes::default(), || false);
+    assert_eq!(few.len(), 100);
 }
