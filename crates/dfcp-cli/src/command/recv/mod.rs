@@ -276,6 +276,8 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     notify::ready();
     let ending = Ending::default();
     let mut sessions = JoinSet::new();
+    // Heard from here on without a gap: a signal that comes while another event is dealt with counts as well.
+    let mut request = std::pin::pin!(interrupted());
     let failure = loop {
         tokio::select! {
             incoming = endpoint.accept() => {
@@ -308,7 +310,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                     return Ok(code);
                 }
             }
-            failure = interrupted() => break failure,
+            failure = &mut request => break failure,
         }
     };
     notify::stopping();
