@@ -184,10 +184,11 @@ pub async fn send(
     if is_told {
         told.show(offer.number(), offer.left(clock.now()), (&offer, &port))?;
     }
+    let mut request = std::pin::pin!(interrupted());
     let path = loop {
         let event = tokio::select! {
             event = meet::next_event(&port, clock, &mut offer) => event?,
-            failure = interrupted() => {
+            failure = &mut request => {
                 offer.withdraw();
                 meet::flush(&port, &mut offer).await;
                 return Err(failure);
@@ -428,6 +429,7 @@ pub async fn receive(
     }
     let mut claim = Claim::new(config, meet::generator()?, clock.now());
     let mut peer = None;
+    let mut request = std::pin::pin!(interrupted());
     let path = loop {
         let sighting = async {
             match &search {
@@ -441,7 +443,7 @@ pub async fn receive(
                 claim.found_locally(clock.now(), sighting.session, &sighting.addresses);
                 continue;
             }
-            failure = interrupted() => return Err(failure),
+            failure = &mut request => return Err(failure),
         };
         match event {
             Event::Found(path) => break path,

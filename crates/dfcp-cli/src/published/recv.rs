@@ -91,6 +91,8 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
     let endpoint = Arc::new(bind(job)?);
     let (stop, stopping) = watch::channel(());
     let mut sessions = JoinSet::new();
+    // A signal that comes while another event is dealt with counts as well.
+    let mut request = std::pin::pin!(interrupted());
     let failure = loop {
         tokio::select! {
             stream = endpoint.accept() => {
@@ -115,7 +117,7 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
                     return Ok(code);
                 }
             }
-            failure = interrupted() => break failure,
+            failure = &mut request => break failure,
         }
     };
     let reported = !sessions.is_empty();

@@ -1,6 +1,7 @@
 //! What `dfcp sync --delete` does not remove, although the source has it not.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::common::machines::Machines;
 use crate::common::run;
@@ -112,23 +113,19 @@ fn what_cannot_be_read_is_not_taken_for_nothing() {
     assert!(machines.there("copy/letter").exists());
 }
 
+/// A tree and its copy, as they are named and where they are, to there and from there.
+fn both_ways(machines: &Machines) -> [(&'static str, &'static str, PathBuf, PathBuf); 2] {
+    let (here, there) = (|name| machines.here(name), |name| machines.there(name));
+    [
+        ("tree", "there:copy", here("tree"), there("copy")),
+        ("there:tree", "copy", there("tree"), here("copy")),
+    ]
+}
+
 #[test]
 fn no_more_goes_than_was_allowed() {
     let machines = Machines::new("");
-    for (source, target, tree, copy) in [
-        (
-            "tree",
-            "there:copy",
-            machines.here("tree"),
-            machines.there("copy"),
-        ),
-        (
-            "there:tree",
-            "copy",
-            machines.there("tree"),
-            machines.here("copy"),
-        ),
-    ] {
+    for (source, target, tree, copy) in both_ways(&machines) {
         machines.write(&tree.join("new"), 10);
         machines.write(&copy.join("old/file"), 10);
         machines.write(&copy.join("older"), 10);
@@ -156,20 +153,7 @@ fn no_more_goes_than_was_allowed() {
 #[test]
 fn what_delete_does_not_replace_is_not_told_to_use_delete() {
     let machines = Machines::new("");
-    for (source, target, tree, copy) in [
-        (
-            "tree",
-            "there:copy",
-            machines.here("tree"),
-            machines.there("copy"),
-        ),
-        (
-            "there:tree",
-            "copy",
-            machines.there("tree"),
-            machines.here("copy"),
-        ),
-    ] {
+    for (source, target, tree, copy) in both_ways(&machines) {
         machines.write(&tree.join("file"), 10);
         machines.write(&tree.join("directory/file"), 10);
         machines.write(&copy.join("file/in/it"), 10);
