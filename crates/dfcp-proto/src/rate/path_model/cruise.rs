@@ -135,8 +135,10 @@ impl PathModel {
         if let Some(flow) = flow.filter(|_| busy) {
             self.variation.update(now, flow, self.settled(queue));
         }
-        // A link that holds packets back in every round trip says nothing against more, either.
-        if busy || least.is_none() || self.nears_others(now) {
+        // A link that holds packets back in every round trip says nothing against more, either, and a queue
+        // that a drain or a loss test has emptied none for it.
+        let says_nothing = least.is_none() || self.echoes_test(now);
+        if busy || says_nothing || self.nears_others(now) {
             self.probe_gain = 1.0;
         }
         let want = (self.target() - queue) / (LAW * self.rtt.max(LEAST_LOOP));
@@ -156,6 +158,11 @@ impl PathModel {
         }
         self.probe_bandwidth(now);
         self.look_at_owner(now, flow, queue);
+    }
+
+    /// Whether what is measured now is what a drain or a loss test made of it.
+    fn echoes_test(&self, now: Instant) -> bool {
+        matches!(&self.mode, Mode::Cruise(cruise) if now < cruise.echoes_until)
     }
 
     /// Least pacing gain, `elapsed` seconds after the last call. While the queue is empty beyond
@@ -210,8 +217,7 @@ impl PathModel {
             return;
         } else {
             self.met = true;
-            let echoes = matches!(&self.mode, Mode::Cruise(c) if now < c.echoes_until);
-            self.estimate = if echoes {
+            self.estimate = if self.echoes_test(now) {
                 most.max(flow.served)
             } else if change < -error || !self.is_long(queue) {
                 self.bear_loss(now, flow, queue)

@@ -27,6 +27,8 @@ pub(super) struct Service {
     pub packet: f64,
     /// Bytes per second.
     pub rate: f64,
+    /// As much as it may serve, if what is lost beyond the known is lost behind the bottleneck.
+    pub most: f64,
 }
 
 impl Service {
@@ -35,15 +37,26 @@ impl Service {
         bytes / self.rate.max(1.0)
     }
 
+    /// Least seconds in which it may serve them.
+    fn least_time_of(self, bytes: f64) -> f64 {
+        bytes / self.most.max(1.0)
+    }
+
     /// What the delay of a packet differs by from that of the one before, seconds, which nothing explains: packets
     /// arrive as far apart as they were sent from an empty queue, give or take one that was being served, and as far
     /// as what lies between them takes from a busy bottleneck. (Those of a group leave together and wait for each other.)
-    fn unexplained(self, last: &AckPoint, ack: &AckPoint) -> f64 {
-        let change = ack.one_way_delay() - last.one_way_delay();
+    /// And a pause that is long enough empties a queue, seen above the delay `base`.
+    fn unexplained(self, last: &AckPoint, ack: &AckPoint, base: f64) -> f64 {
+        let (before, after) = (last.one_way_delay() - base, ack.one_way_delay() - base);
+        let change = after - before;
         let sent = ack.sent_at.saturating_since(last.sent_at).as_secs_f64();
         let between = ack.sent_total.saturating_sub(last.sent_total) as f64;
         let empty = (change.abs() - self.time_of(self.packet)).max(0.0);
-        let busy = (change - (self.time_of(between) - sent)).abs();
+        let (least, most) = (self.least_time_of(between), self.time_of(between));
+        let busy = (least - sent - change).max(change - (most - sent)).max(0.0);
+        if after < NEAR && before + most < sent {
+            return after.max(0.0).min(empty).min(busy);
+        }
         empty.min(busy)
     }
 }
@@ -102,15 +115,14 @@ impl DelayEstimator {
         (round_trip, least_trip): (f64, f64),
         service: Service,
     ) -> f64 {
-        let delay = ack.one_way_delay();
+        let before = self.base.least();
+        let one_way = self.base.update(now, ack.one_way_delay());
         if let Some(last) = self.last.replace(*ack) {
-            let difference = service.unexplained(&last, ack);
+            let difference = service.unexplained(&last, ack, self.base.least());
             self.count = self.count.saturating_add(1);
             let weight = JITTER_WEIGHT.max(1.0 / f64::from(self.count));
             self.jitter += (difference - self.jitter) * weight;
         }
-        let before = self.base.least();
-        let one_way = self.base.update(now, delay);
         // A base that rises takes what it rises by from the floor.
         let rise = self.base.least() - before;
         if rise.is_finite() && rise > 0.0 {
@@ -264,6 +276,7 @@ mod tests {
     const SERVICE: Service = Service {
         packet: 1500.0,
         rate: 15e6,
+        most: 15e6,
     };
 
     /// Samples every millisecond for `millis`; `delay` gives forward delay and the receiver's clock
@@ -332,6 +345,7 @@ mod tests {
         let service = Service {
             packet: 1500.0,
             rate: 1.5e6,
+            most: 1.5e6,
         };
         let jitter = |extra: f64| {
             let mut estimator = DelayEstimator::default();

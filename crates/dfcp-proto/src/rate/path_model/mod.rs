@@ -389,9 +389,11 @@ impl PathModel {
         }
         let now = feedback.now;
         let latest = feedback.rtt.latest();
+        let rate = self.path_rate();
         let service = Service {
             packet: self.packet,
-            rate: self.path_rate(),
+            rate,
+            most: rate / self.loss.carried_share(),
         };
         let trips = (latest.as_secs_f64(), feedback.rtt.min().as_secs_f64());
         if matches!(self.mode, Mode::Yield(_)) {
