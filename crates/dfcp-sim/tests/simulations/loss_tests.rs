@@ -46,3 +46,53 @@ fn late_packets_do_not_make_a_loss_test_blame_the_rate() {
         assert!(share > 0.9, "seed {seed}: {share:.3} of the limit");
     }
 }
+
+/// The queue that 95 of 100 packets find shorter in the first eight seconds over a path of 100 Mbit/s, milliseconds.
+fn own_queue(rtt: &str, loss: &str, seed: &str) -> f64 {
+    let report = run(
+        "burst5",
+        &[
+            ("link.bottleneck.rate", "100 Mbit/s"),
+            ("topology.rtt", rtt),
+            ("link.bottleneck.queue.limit", "1 bdp"),
+            ("link.bottleneck.loss", loss),
+            ("run.duration", "8 s"),
+            ("run.warmup", "0 s"),
+            ("run.seed", seed),
+        ],
+    );
+    let share = share_of(&report);
+    assert!(share > 0.5, "{rtt}, {loss} lost: {share:.3} of the limit");
+    let queue = report.links[0].queue.sojourn_p95_s.expect("packets passed");
+    queue * 1e3
+}
+
+/// A test leaves an empty queue behind, and what it left was heard of for a round trip: probes took it for room, and
+/// doubled meanwhile.
+#[test]
+fn the_queue_that_a_loss_test_emptied_is_not_filled_by_probes() {
+    for (rtt, loss) in [("80 ms", "0.1"), ("200 ms", "0.1")] {
+        for seed in ["1", "2"] {
+            let queue = own_queue(rtt, loss, seed);
+            assert!(
+                queue < 15.0,
+                "{rtt}, {loss} lost, seed {seed}: {queue:.1} ms"
+            );
+        }
+    }
+}
+
+/// The second flight leaves when the first is heard of: meanwhile the queue of the first ended. That passed for jitter,
+/// and the first probe asked for twice the rate there.
+#[test]
+fn a_queue_that_ends_between_two_flights_is_no_jitter() {
+    for (rtt, loss) in [("500 ms", "0.0"), ("500 ms", "0.02")] {
+        for seed in ["1", "2"] {
+            let queue = own_queue(rtt, loss, seed);
+            assert!(
+                queue < 20.0,
+                "{rtt}, {loss} lost, seed {seed}: {queue:.1} ms"
+            );
+        }
+    }
+}

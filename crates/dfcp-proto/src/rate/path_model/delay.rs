@@ -362,6 +362,44 @@ mod tests {
         assert!(jitter(0.004) > 0.001, "{}", jitter(0.004));
     }
 
+    /// Jitter after ten flights of 40 packets, one each 0.1 ms, of which each tenth is reported, with a pause of `pause`
+    /// ms between flights, in which the queue ends that grows by 0.3 ms for each packet. The bottleneck is believed to
+    /// serve `rate` to `most` bytes a second; it serves 3.75 million.
+    fn jitter_of_flights(pause: u64, rate: f64, most: f64) -> f64 {
+        let service = Service {
+            packet: 1500.0,
+            rate,
+            most,
+        };
+        let mut estimator = DelayEstimator::default();
+        for n in (0..=400_u64).step_by(10) {
+            let micros = n / 40 * (4000 + pause * 1000) + n % 40 * 100;
+            let sent_at = Instant::ZERO + Duration::from_micros(micros);
+            let queue = 0.000_3 * (n % 40) as f64;
+            let received = Duration::from_secs_f64(100.0 + micros as f64 / 1e6 + queue);
+            let ack = AckPoint::new(received, sent_at, 1500 * (n + 1), 1500 * (n + 1));
+            estimator.update(sent_at, &ack, (0.060, 0.050), service);
+        }
+        estimator.jitter()
+    }
+
+    #[test]
+    fn a_queue_that_ends_in_a_pause_is_no_jitter() {
+        let jitter = |pause| jitter_of_flights(pause, 3.75e6, 3.75e6);
+        assert!(jitter(20) < 0.000_01, "{}", jitter(20));
+        // Nobody can have served what waited in so short a pause.
+        assert!(jitter(2) > 0.000_3, "{}", jitter(2));
+    }
+
+    #[test]
+    fn a_service_that_may_be_faster_explains_as_much() {
+        // As long as losses may be congestion, what is delivered passes for all that the path carries.
+        let jitter = |most| jitter_of_flights(20, 2.5e6, most);
+        assert!(jitter(2.5e6) > 0.000_3, "{}", jitter(2.5e6));
+        assert!(jitter(4e6) < 0.000_01, "{}", jitter(4e6));
+        assert!(jitter(3e6) > 0.000_1, "slower than it is");
+    }
+
     #[test]
     fn jitter_is_no_queue() {
         // 0 to 30 ms, a new value each packet.
