@@ -278,7 +278,7 @@ fn a_policer_that_refuses_bursts_is_sent_even_flights() {
     let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
     for seed in ["702", "703", "819"] {
         let share = share_of(&run("cn-home", &[duration, warmup, ("run.seed", seed)]));
-        assert!(share > 0.57, "seed {seed}: {share:.3} of the limit");
+        assert!(share > 0.55, "seed {seed}: {share:.3} of the limit");
     }
 }
 

@@ -7,6 +7,7 @@
 //! estimate is what periodic probes are served ([`BandwidthProbe`]), as in BBR.
 
 use super::elasticity::{ElasticityTest, Flow, QueueOwner};
+use super::rounds::BeforeLoss;
 use super::startup::Search;
 use super::tuning::cruise::*;
 use super::{Mode, PathModel};
@@ -239,7 +240,8 @@ impl PathModel {
         let is_loss = self.is_long(queue) && !self.loss.explains(flow.lost, flow.packets);
         let (answered, estimate) = (self.rtt + queue, self.estimate);
         if is_loss && self.loss.is_untested() {
-            self.before_loss.get_or_insert(estimate);
+            self.before_loss
+                .get_or_insert(BeforeLoss::Believed(estimate));
         }
         let Mode::Cruise(cruise) = &mut self.mode else {
             return flow.served;

@@ -8,6 +8,7 @@
 
 use super::look::Looks;
 use super::loss::{Stretch, tolerance};
+use super::loss_cause::Blame;
 use super::tuning::drain::*;
 use super::tuning::look;
 use super::tuning::loss::{CERTAIN, MOST_OF_ROUND};
@@ -295,7 +296,12 @@ impl PathModel {
                 self.before_loss = None;
                 self.drains.looks.heal(now, lost);
                 let sent_until = self.sent_total;
-                self.blame_rate(now, self.drains.delivered, lost, sent_until);
+                let blame = Blame {
+                    delivered: self.drains.delivered,
+                    remaining: lost,
+                    at_most: lost,
+                };
+                self.blame_rate(now, blame, sent_until);
             }
             Kind::Look => self.drains.looks.found(lost, rest.packets, before),
             _ => self.loss.rest(lost),

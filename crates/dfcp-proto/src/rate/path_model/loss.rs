@@ -109,8 +109,9 @@ pub(super) struct PathLoss {
     at_rest: Option<f64>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
     remaining: f64,
-    /// Variance of the loss of rounds of `round_packets`.
+    /// Variance of the loss of rounds of `round_packets`, now and when they last lost no more than the known.
     variance: f64,
+    calm_variance: f64,
     round_packets: f64,
     last: Option<f64>,
     /// The less of the last two rounds' losses.
@@ -163,6 +164,9 @@ impl PathLoss {
         }
         self.rounds = (self.rounds + 1.0).min(ALARM_ROUNDS);
         self.recent += (loss - self.recent) / self.rounds;
+        if self.recent <= self.explained_by_path() {
+            self.calm_variance = self.variance;
+        }
         self.round_packets = if self.round_packets == 0.0 {
             round.packets
         } else {
@@ -281,12 +285,13 @@ impl PathLoss {
         self.recent = loss;
     }
 
-    /// Excess loss was of our making: the rounds that showed it do not count, and that it ends is no
-    /// scatter. At a rate that the path carried this much was lost all the same, by the path or by others.
+    /// Excess loss was of our making: the rounds that showed it do not count, and neither what they scattered nor that it
+    /// ends is scatter. At a rate that the path carried this much was lost all the same, by the path or by others.
     pub(super) fn blame_rate(&mut self, remaining: f64) {
         self.remaining = remaining;
         (self.recent, self.rounds, self.unknown) = (self.mean, 0.0, 0);
         (self.last, self.sustained) = (None, 0.0);
+        self.variance = self.variance.min(self.calm_variance);
         self.tested = true;
     }
 
@@ -348,6 +353,17 @@ mod tests {
             loss.end_round(&round(0.0), true);
         }
         assert!(!loss.leaves_no_window());
+    }
+
+    #[test]
+    fn what_a_flood_scattered_hides_no_loss_after_it() {
+        let mut loss = PathLoss::default();
+        for lost in [0.0, 10.0, 700.0, 300.0, 900.0] {
+            loss.end_round(&round(lost), false);
+        }
+        assert!(loss.deviation(1000.0) > 0.1);
+        loss.blame_rate(0.15);
+        assert!(loss.deviation(1000.0) < 0.02, "{}", loss.deviation(1000.0));
     }
 
     #[test]

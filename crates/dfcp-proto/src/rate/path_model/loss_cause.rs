@@ -21,9 +21,8 @@ use std::collections::VecDeque;
 pub(super) enum LossCause {
     /// The path loses this share at any rate.
     Path(f64),
-    /// The rate in question is beyond what the path carries: bytes per second that it delivered of
-    /// it, and the share that it lost at a lower rate.
-    Congestion { delivered: f64, remaining: f64 },
+    /// The rate in question is beyond what the path carries.
+    Congestion(Blame),
     /// Less of it at a lower rate, but not so much less that the rate is all that causes it: what the path
     /// carried, bytes per second as sent, if all that the lower rate lost is its own.
     Both { carried: f64, remaining: f64 },
@@ -144,6 +143,16 @@ fn telling_share(excess: f64) -> f64 {
     HEALED * (excess - left) / excess
 }
 
+/// A rate beyond what the path carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Blame {
+    /// Bytes per second that the path delivered of it.
+    pub(super) delivered: f64,
+    /// Share that it lost at a lower rate, and as much as that may be, but for chance.
+    pub(super) remaining: f64,
+    pub(super) at_most: f64,
+}
+
 /// Alternates between two rates and compares what is lost.
 #[derive(Debug)]
 pub(super) struct LossTest {
@@ -211,6 +220,11 @@ impl LossTest {
     /// The rate that is tested, bytes per second.
     pub(super) fn tested(&self) -> f64 {
         self.asked
+    }
+
+    /// What was delivered of it when loss asked for the test, beside what the path is known to lose, bytes per second.
+    pub(super) fn carried_at_alarm(&self) -> f64 {
+        self.asked * (1.0 - self.alarm.seen) / (1.0 - self.alarm.known)
     }
 
     /// The rate of fast stretches, bytes per second.
@@ -404,11 +418,14 @@ impl LossTest {
         let share = self.telling_share(excess);
         let surely = SURELY_HEALED * share;
         if pairs > 0 && difference > share * healed && difference - error > surely * healed {
-            return Some(LossCause::Congestion {
+            let remaining = self.slow_loss.mean;
+            let chance = (remaining * (1.0 - remaining) / self.slow_packets.max(1.0)).sqrt();
+            return Some(LossCause::Congestion(Blame {
                 // What slow stretches saved in a policer's bucket comes on top in fast ones.
                 delivered: self.fast_delivery.min(self.delivered),
-                remaining: self.slow_loss.mean,
-            });
+                remaining,
+                at_most: remaining + SIGNIFICANT * chance,
+            }));
         }
         // Where slow stretches lose more it is others who change what they send.
         let alike = difference > -error && difference + error < share * excess;

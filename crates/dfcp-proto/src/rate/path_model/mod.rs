@@ -50,7 +50,7 @@ use loss::{Gaps, PathLoss, Stretch};
 use loss_cause::LossTest;
 pub use marks::MarkResponse;
 use marks::Marks;
-use rounds::{Round, Unhealed, Within};
+use rounds::{BeforeLoss, Round, Unhealed, Within};
 use samples::Samples;
 use shallow::{BufferEstimate, GroupRoom, RateCap};
 use startup::{FirstFlight, Search};
@@ -105,8 +105,7 @@ pub struct PathModel {
     lateness: f64,
     /// Since when a long queue loses more than the path does by itself.
     unhealed: Option<Unhealed>,
-    /// The estimate before loss that no test has judged yet took it down, bytes per second.
-    before_loss: Option<f64>,
+    before_loss: Option<BeforeLoss>,
     /// Loss of a sender that its rate does not limit.
     within: Option<Within>,
     /// Bytes sent, in all, before the last verdict of a loss test that blamed the rate.
@@ -447,7 +446,8 @@ impl PathModel {
                 self.estimate = self.first.packets * self.packet / self.rtt;
             }
             if self.loss.is_untested() && self.loss.carried_share() < 1.0 {
-                self.before_loss.get_or_insert(self.estimate);
+                self.before_loss
+                    .get_or_insert(BeforeLoss::Believed(self.estimate));
             }
         }
         let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());

@@ -1,7 +1,7 @@
 //! Once per round trip: what loss and marks of the round say, and when a loss test begins and ends.
 
-use super::loss::Stretch;
-use super::loss_cause::{LossCause, LossTest};
+use super::loss::{Stretch, tolerance};
+use super::loss_cause::{Blame, LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
@@ -14,6 +14,7 @@ use super::tuning::{bounds, loss_test, startup};
 use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::{Duration, Instant};
+use std::f64::consts::SQRT_2;
 
 /// What was seen since the last round ended.
 #[derive(Debug, Default)]
@@ -36,6 +37,25 @@ pub(super) struct Unhealed {
     pub(super) since: Instant,
     /// The estimate then.
     pub(super) rate: f64,
+}
+
+/// The estimate before loss that no test has judged yet took it down, bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BeforeLoss {
+    /// It was only believed.
+    Believed(f64),
+    /// As much was delivered beside what is lost at any rate.
+    Delivered(f64),
+}
+
+impl BeforeLoss {
+    /// What of it comes back where the path carries `carried` of what is sent now.
+    fn at_most(self, carried: f64) -> f64 {
+        match self {
+            Self::Believed(rate) => rate.min(carried),
+            Self::Delivered(rate) => rate,
+        }
+    }
 }
 
 /// Loss of a sender that its rate does not limit, since it came within what it sends.
@@ -159,7 +179,9 @@ impl PathModel {
                 return;
             }
             Mode::Cruise(_) => {
-                let is_shared = self.is_shared(now, round);
+                // None that answer loss lose most of what they send.
+                let may_be_shared = stretch.loss() <= MOST_OF_ROUND;
+                let is_shared = may_be_shared && self.is_shared(now, round);
                 self.learn_depth(round);
                 self.learn_group(now, round);
                 if is_shared {
@@ -341,6 +363,8 @@ impl PathModel {
         let before = acked.saturating_sub(stretch.sent as u64);
         let delivered = self.drains.undrained(before, stretch);
         let rate = self.estimate.max(stretch.sent / stretch.seconds);
+        let settled = self.settled(self.queue());
+        self.cap = self.cap.filter(|cap| !cap.is_below(now, settled));
         let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
         let sent_total = acked + feedback.bytes_in_flight;
         let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
@@ -384,11 +408,14 @@ impl PathModel {
             LossCause::Path(loss) if self.drains.contradict(now, loss) => {
                 self.loss.postpone(now, settled);
             }
+            // Loss that ends when less is sent for a while than was refused before: a policer's bucket is not empty then.
+            LossCause::Path(loss) if self.refused_again(now, &test, loss) => {}
             LossCause::Path(loss) => {
                 self.loss.verify(loss);
                 // As long as nobody knew, what was delivered passed for all that the path carries.
                 let carried = test.tested() / (1.0 - loss);
-                self.estimate = test.tested().max(carried.min(before_loss.unwrap_or(0.0)));
+                let before = before_loss.map_or(0.0, |before| before.at_most(carried));
+                self.estimate = test.tested().max(before);
                 self.buffer = BufferEstimate::default();
                 let early = self.delivered.intervals <= startup::MAX_ROUND_TRIPS;
                 let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
@@ -400,10 +427,7 @@ impl PathModel {
                     self.mode = Mode::Startup(Search::from(self.estimate));
                 }
             }
-            LossCause::Congestion {
-                delivered,
-                remaining,
-            } => self.blame_rate(now, delivered, remaining, test.sent_until()),
+            LossCause::Congestion(blame) => self.blame_rate(now, blame, test.sent_until()),
             LossCause::Both { carried, remaining } => {
                 self.estimate = test.tested().min(carried);
                 self.loss.blame_rate(remaining);
@@ -415,6 +439,26 @@ impl PathModel {
             }
             LossCause::Unknown => self.loss.postpone(now, settled),
         }
+    }
+
+    /// Whether `test` began at more than the path refused of late and lost no more than the path does by itself, `loss`:
+    /// then it refused that again.
+    fn refused_again(&mut self, now: Instant, test: &LossTest, loss: f64) -> bool {
+        let known = self.loss.mean;
+        let (rate, carried) = (test.tested(), test.carried_at_alarm());
+        let exceeded = |cap: &RateCap| cap.was_exceeded(now, rate, carried);
+        let Some(cap) = self.cap.filter(exceeded) else {
+            return false;
+        };
+        if loss > known + tolerance(known) {
+            return false;
+        }
+        let cap = cap.refused_again(now);
+        self.estimate = self.estimate.min(cap.rate(now));
+        self.cap = Some(cap);
+        self.loss.begin_again();
+        self.hold_probes(now);
+        true
     }
 
     /// Goes on as before a loss test, if there is one.
@@ -431,27 +475,23 @@ impl PathModel {
         }
     }
 
-    /// What was lost beyond `remaining` was congestion, while `delivered` bytes per second arrived; what was sent
-    /// until `sent_until` bytes shows more of it.
-    pub(super) fn blame_rate(
-        &mut self,
-        now: Instant,
-        delivered: f64,
-        remaining: f64,
-        sent_until: u64,
-    ) {
-        if remaining < self.loss.mean {
-            self.loss.verify(remaining);
+    /// What was lost beyond what remained was congestion; what was sent until `sent_until` bytes shows more of it.
+    pub(super) fn blame_rate(&mut self, now: Instant, blame: Blame, sent_until: u64) {
+        let (delivered, remaining) = (blame.delivered, blame.remaining);
+        if blame.at_most < self.loss.mean {
+            self.loss.verify(blame.at_most);
         }
         self.estimate = delivered / (1.0 - self.loss.mean);
         // What the path carried, if a test shows that what remained is its own.
-        self.before_loss = Some(delivered / (1.0 - remaining));
+        self.before_loss = Some(BeforeLoss::Delivered(delivered / (1.0 - remaining)));
         self.loss.blame_rate(remaining);
         self.blamed_until = sent_until;
         self.delay.set_floor(0.0);
         if !matches!(self.mode, Mode::Competitive(_)) {
             let carried = delivered / (1.0 - remaining);
-            self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
+            let packets = f64::from(loss_test::MIN_PAIRS) * loss_test::STRETCH_PACKETS;
+            let error = loss_test::SIGNIFICANT * self.loss.deviation(packets) * SQRT_2;
+            self.cap = Some(RateCap::new(now, carried, error, self.rtt, self.cap));
             self.begin_cruise();
         }
         self.back_off(now);

@@ -271,35 +271,78 @@ impl GroupRoom {
 }
 
 /// The rate that a path without a visible queue carried when it refused more: a little below it,
-/// then at it for a while, then ever faster above, as CUBIC does with windows (RFC 9438 §4.2).
+/// then at it for a while, then ever faster above, as CUBIC does with windows (RFC 9438 §4.2), until it is held
+/// no more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateCap {
     rate: f64,
     since: Instant,
     back_after: f64,
-    /// It was refused before.
-    holds: bool,
+    /// How often it was refused again.
+    again: u32,
 }
 
 impl RateCap {
-    /// The path refused more than `rate`.
-    pub(super) fn new(now: Instant, rate: f64, rtt: f64, before: Option<Self>) -> Self {
-        let confirms =
-            |c: Self| now.saturating_since(c.since) < RECENT && (rate / c.rate - 1.0).abs() < CLOSE;
-        Self {
+    /// The path refused more than `rate`, of which chance explains a share `error`.
+    pub(super) fn new(now: Instant, rate: f64, error: f64, rtt: f64, before: Option<Self>) -> Self {
+        let close = (CLOSE + error).min(DIP);
+        let confirms = |c: &Self| c.is_recent(now) && (rate / c.rate - 1.0).abs() < close;
+        let first = Self {
             rate,
             since: now,
             back_after: (RETURN * rtt).clamp(MIN_RETURN, MAX_RETURN),
-            holds: before.is_some_and(confirms),
+            again: 0,
+        };
+        before
+            .filter(confirms)
+            .map_or(first, |before| Self { rate, ..before }.refused_again(now))
+    }
+
+    /// The same rate was refused again: it takes twice as long to come back to it.
+    pub(super) fn refused_again(self, now: Instant) -> Self {
+        let longer = match self.again {
+            0 => 1.0,
+            again if again <= RETURN_DOUBLINGS => 2.0,
+            _ => 1.0,
+        };
+        Self {
+            since: now,
+            back_after: longer * self.back_after,
+            again: self.again + 1,
+            ..self
         }
+    }
+
+    /// Whether a refusal now would be of the same ceiling.
+    fn is_recent(&self, now: Instant) -> bool {
+        let recent = RECENT.as_secs_f64().max(RELEASED * self.back_after);
+        self.elapsed(now) < recent
+    }
+
+    fn elapsed(&self, now: Instant) -> f64 {
+        now.saturating_since(self.since).as_secs_f64()
+    }
+
+    /// Whether what was lost for a moment of `rate`, more than was refused of late, left what the ceiling carries,
+    /// `carried`.
+    pub(super) fn was_exceeded(&self, now: Instant, rate: f64, carried: f64) -> bool {
+        let is_known = self.again > 0 && self.is_recent(now);
+        is_known && rate > self.rate && (carried / self.rate - 1.0).abs() < ALIKE
+    }
+
+    /// Whether the rate is still below the ceiling, though it has been for longer than `settled` seconds: what is lost
+    /// now has another cause.
+    pub(super) fn is_below(&self, now: Instant, settled: f64) -> bool {
+        let elapsed = self.elapsed(now);
+        self.again > 0 && elapsed > settled && elapsed < self.back_after
     }
 
     /// The rate to keep to, bytes per second.
     pub(super) fn rate(&self, now: Instant) -> f64 {
-        if !self.holds {
+        let time = self.elapsed(now) / self.back_after;
+        if self.again == 0 || time > RELEASED {
             return f64::INFINITY;
         }
-        let time = now.saturating_since(self.since).as_secs_f64() / self.back_after;
         self.rate * (1.0 + DIP * (time - 1.0).powi(3))
     }
 }
@@ -314,16 +357,26 @@ mod tests {
     #[test]
     fn a_cap_holds_once_it_is_confirmed_and_not_for_long() {
         let start = Instant::ZERO;
-        let first = RateCap::new(start, 100.0, 0.05, None);
+        let first = RateCap::new(start, 100.0, 0.0, 0.05, None);
         assert_eq!(first.rate(start), f64::INFINITY, "one may be a burst");
-        let other = RateCap::new(start + SECOND, 90.0, 0.05, Some(first));
+        let other = RateCap::new(start + SECOND, 90.0, 1.0, 0.05, Some(first));
         assert_eq!(other.rate(start + SECOND), f64::INFINITY, "another rate");
-        let again = RateCap::new(start + SECOND, 101.0, 0.05, Some(first));
+        let again = RateCap::new(start + SECOND, 101.0, 0.0, 0.05, Some(first));
         let rate = |after: u32| again.rate(start + SECOND * (1 + after));
         assert!(rate(0) < 0.96 * 101.0);
         assert!((rate(1) - 101.0).abs() < 0.01);
-        assert!(rate(5) > 3.0 * 101.0);
-        let late = RateCap::new(start + SECOND * 11, 100.0, 0.05, Some(first));
+        assert!(rate(2) < 1.1 * 101.0);
+        assert_eq!(rate(4), f64::INFINITY, "nothing was refused for long");
+        // Each further refusal doubles the time in which it is kept to.
+        let third = again.refused_again(start + SECOND * 4);
+        assert!(third.rate(start + SECOND * 5) < 101.0);
+        assert!((third.rate(start + SECOND * 6) - 101.0).abs() < 0.01);
+        let mut last = third;
+        for _ in 0..20 {
+            last = last.refused_again(start);
+        }
+        assert!((last.rate(start + SECOND * 8) - 101.0).abs() < 0.01);
+        let late = RateCap::new(start + SECOND * 11, 100.0, 0.0, 0.05, Some(first));
         assert_eq!(late.rate(start + SECOND * 11), f64::INFINITY);
     }
 

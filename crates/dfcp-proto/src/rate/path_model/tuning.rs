@@ -435,9 +435,13 @@ pub(super) mod shallow {
     pub const DEEPEST: f64 = 1.0;
     /// Two refusals at rates this close, and not further apart than this, show a ceiling; one alone may
     /// be a burst of the path's own losses. Rates err by a sixteenth over a span, and by a quarter of
-    /// that over the 16 spans and more that a test has.
+    /// that over the 16 spans and more that a test has; what chance makes the losses of two tests differ by comes on
+    /// top, up to the dip below.
     pub const CLOSE: f64 = 0.015;
     pub const RECENT: Duration = Duration::from_secs(10);
+    /// What arrives as an alarm comes is what the ceiling carries, give or take this: two of the four rounds that an
+    /// alarm looks at may have been below it, and what is above it of the dip's curve is no more.
+    pub const ALIKE: f64 = 0.125;
     /// How far below the ceiling we go, as a share of it: three times what the two may differ by.
     pub const DIP: f64 = 0.05;
     /// Round trips until it is reached again, and bounds of that time: CUBIC's K for a window of 100
@@ -445,6 +449,12 @@ pub(super) mod shallow {
     pub const RETURN: f64 = 20.0;
     pub const MIN_RETURN: f64 = 1.0;
     pub const MAX_RETURN: f64 = 2.0;
+    /// Each refusal at the same rate doubles it so often, to eight times as long: what is above the ceiling is lost for as
+    /// long as an alarm takes, so the rarer the less.
+    pub const RETURN_DOUBLINGS: u32 = 3;
+    /// What a dip spares in a policer's bucket is used up at twice that time, when as much above the ceiling is sent. Half
+    /// as long again has shown that it is gone.
+    pub const RELEASED: f64 = 3.0;
 }
 
 /// The window beside senders that fill the queue.

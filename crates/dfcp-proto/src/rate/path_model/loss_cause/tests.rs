@@ -108,7 +108,7 @@ fn loss_of_the_path_is_told_from_congestion_whatever_its_bursts() {
         for seed in 1..=20 {
             let cause = verdict(&mut Path::new(f64::INFINITY, loss, burst, seed));
             all += 1;
-            wrong += u32::from(matches!(cause, Some(LossCause::Congestion { .. })));
+            wrong += u32::from(matches!(cause, Some(LossCause::Congestion(_))));
         }
     }
     // Few pairs and their own scatter: one test in fifteen errs. Eight losses, less than a burst,
@@ -121,7 +121,7 @@ fn congestion_is_found_beside_the_paths_own_loss() {
     for (loss, burst) in [(0.001, 1.0), (0.1, 1.0), (0.05, 5.0)] {
         for seed in 1..=20 {
             let cause = verdict(&mut Path::new(0.6 * RATE, loss, burst, seed));
-            let Some(LossCause::Congestion { delivered, .. }) = cause else {
+            let Some(LossCause::Congestion(Blame { delivered, .. })) = cause else {
                 panic!("{loss} in bursts of {burst}, seed {seed}: {cause:?}");
             };
             let capacity = delivered / (1.0 - loss);
@@ -150,7 +150,7 @@ fn a_test_of_two_causes_keeps_what_slow_stretches_lost() {
             Some(LossCause::Path(loss)) => {
                 assert!(loss > 0.3, "seed {seed}: {cause:?}");
             }
-            Some(LossCause::Congestion { remaining, .. }) => {
+            Some(LossCause::Congestion(Blame { remaining, .. })) => {
                 assert!((remaining - 0.4).abs() < 0.15, "seed {seed}: {cause:?}");
             }
             Some(LossCause::Unknown) | None => panic!("seed {seed}: {cause:?}"),
@@ -168,7 +168,7 @@ fn a_slow_path_is_given_the_time_that_a_test_needs() {
         let known = matches!(cause, Some(LossCause::Path(loss)) if loss > 0.2);
         let blamed = matches!(
             cause,
-            Some(LossCause::Congestion { .. } | LossCause::Both { .. })
+            Some(LossCause::Congestion(_) | LossCause::Both { .. })
         );
         assert!(known || blamed, "seed {seed}: {cause:?}");
     }
