@@ -15,6 +15,8 @@ use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
 /// what repair symbols may wait. Those further apart find that a burst is over, but not since when; and
 /// where bursts are counted in packets these last as long as the pause is.
 const CLOSE_PACKETS: u32 = 32;
+/// Or than this: the copies of short messages tell it that leave no further apart.
+const CLOSE_COPIES: Duration = Duration::from_millis(8);
 
 /// What an ACK says of packets; nothing where time alone passed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -194,7 +196,7 @@ impl Connection {
             let out = &mut self.out;
             let pace = out.path.pacing();
             let packet = pace.time_for(out.path.packet()).min(rtt);
-            let closely = out.path.rtt.smoothed() / CLOSE_PACKETS;
+            let closely = (out.path.rtt.smoothed() / CLOSE_PACKETS).max(CLOSE_COPIES);
             let lost = lost.iter().map(|(pn, _)| out.sent.with_next(*pn, packet));
             out.redundancy.loss.note_lost(lost, closely);
             self.out
