@@ -75,10 +75,14 @@ const MESSAGE_LOST: f64 = 1.0 / 4400.0;
 /// their time is least where e^−x · x is largest). Those after it each leave when a long burst has ended
 /// ([`LONG_BURST`]). No gap is longer than this: an answer is felt to be at once within 30 ms beside the path's
 /// own time, into which three copies after the first then fall.
-const MAX_COPY_GAP: Duration = Duration::from_millis(8);
-/// Where bursts last longer than that each copy says less. So many leave at most: the last 56 ms after the
-/// first, and all together, of 64 bytes, are not as long as a full packet.
-const MOST_COPIES: u32 = 8;
+pub(crate) const MAX_COPY_GAP: Duration = Duration::from_millis(8);
+/// Nor is any shorter: of independent losses chance makes bursts of some microseconds, whose copies would count
+/// as likely to be lost with the one before; and of a millisecond more nothing is felt.
+const MIN_COPY_GAP: Duration = Duration::from_millis(1);
+/// Where the longest gap is short for a burst each copy says less. So many leave at most: all together, of 64 bytes
+/// with their headers, are about as long as a full packet. Eight were too few where bursts are counted in packets
+/// and few are sent: the last left 56 ms after the first, and one in fifty echoes over 200 ms waited for a repair.
+const MOST_COPIES: u32 = 12;
 
 impl Default for Deficit {
     fn default() -> Self {
@@ -163,19 +167,16 @@ impl Deficit {
             && by_margins
             && loss.cautious >= MIN_LOSS
             && Self::all_lost(loss, block.in_flight) > MESSAGE_LOST
-            && (block.in_flight < MOST_COPIES || loss.burst_time.is_zero())
+            && (block.in_flight < MOST_COPIES || copy_gap(loss, block.in_flight) < MAX_COPY_GAP)
     }
 
     /// How likely so many copies, at least one, are all lost: a burst that took one goes on to the next with
     /// exp(−gap ÷ its mean time).
     fn all_lost(loss: Loss, copies: u32) -> f64 {
         let p = loss.cautious;
-        let again = |copies| match loss.burst_time.is_zero() {
-            true => p,
-            false => {
-                let gap = copy_gap(loss, copies).as_secs_f64();
-                p + (1.0 - p) * (-gap / loss.burst_time.as_secs_f64()).exp()
-            }
+        let again = |copies| match loss.burst_time.as_secs_f64() {
+            0.0 => p,
+            mean => p + (1.0 - p) * (-copy_gap(loss, copies).as_secs_f64() / mean).exp(),
         };
         match copies {
             0 | 1 => p,
@@ -187,10 +188,11 @@ impl Deficit {
 /// See [`MAX_COPY_GAP`].
 fn copy_gap(loss: Loss, copies: u32) -> Duration {
     let gap = match copies {
+        _ if loss.burst_time.is_zero() => return Duration::ZERO,
         0 | 1 => loss.burst_time,
         _ => loss.burst_time.mul_f64(LONG_BURST),
     };
-    gap.min(MAX_COPY_GAP)
+    gap.clamp(MIN_COPY_GAP, MAX_COPY_GAP)
 }
 
 /// Whether fewer symbols are in flight than are needed: a block lacks some then by any rule. The
@@ -423,10 +425,12 @@ mod tests {
             gaps
         };
         assert_eq!(gaps(Duration::ZERO), [Duration::ZERO; 2]);
+        // What chance makes of independent losses.
+        assert_eq!(gaps(ms(1) / 10), [ms(1); 2]);
         // 0.05 · 0.4 · 0.097² is one in 5300.
         assert_eq!(gaps(ms(2)), [ms(2), ms(6), ms(6)]);
         assert_eq!(gaps(ms(4)), [[ms(4)].as_slice(), &[ms(8); 3]].concat());
-        assert_eq!(gaps(ms(100)), [ms(8); 7], "not without end");
+        assert_eq!(gaps(ms(100)), [ms(8); 11], "not without end");
         let first = BlockView::new(1, 1, 1, true).of_bytes(64);
         let ctcp = Deficit::without_margin(8, Rounding::Down);
         let loss = Loss {

@@ -7,6 +7,7 @@ mod deficit;
 mod selective_repeat;
 mod window;
 
+pub(crate) use deficit::MAX_COPY_GAP;
 pub use deficit::{Deficit, Rounding};
 pub use selective_repeat::{FlowControl, SelectiveRepeat};
 pub use window::Window;
