@@ -302,6 +302,15 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
             ContextValue::StyledStrs(vec![hint.into()]),
         );
     }
+    // The name of a program without arguments passes for the server.
+    #[cfg(target_os = "linux")]
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && words().nth(1).is_some_and(|word| word == "run")
+        && words().any(|word| word == "--")
+    {
+        let hint = command::run::HOST_FIRST.into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
+    }
     // Of an option that stands alone clap does not say what stands beside it.
     if error.kind() == ErrorKind::ArgumentConflict
         && let Some(ContextValue::String(alone)) = error.get(ContextKind::InvalidArg)

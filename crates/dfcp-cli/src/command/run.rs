@@ -79,7 +79,21 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
+/// What is said to who has left the server out.
+pub const HOST_FIRST: &str =
+    "the server comes before the program: dfcp run HOST -- PROGRAM [ARGUMENTS]";
+
+/// Whether the server was left out of a command line, so that the program's name passed for it: there is no
+/// server behind `--`.
+fn lacks_server(args: &Args, mut line: impl Iterator<Item = OsString>) -> bool {
+    line.by_ref().find(|word| word == "--");
+    line.count() == args.program.len() + 1
+}
+
 async fn carry(args: Args) -> Result<ExitCode, Failure> {
+    if lacks_server(&args, std::env::args_os()) {
+        return Err(Failure::usage(HOST_FIRST));
+    }
     let rules = match &args.rules_file {
         Some(file) => config::read(file)?,
         None => args.rules.clone(),

@@ -48,3 +48,4 @@ mod transparent;
 mod tun;
 #[cfg(target_os = "linux")]
 mod unread_output;
+mod usage;

@@ -32,7 +32,11 @@ fn usage_and_local_mistakes() {
         (&["cp", "--json", "-P", "22", "x", "h:"], "cp", "ssh -p"),
         (&["send", "--json", "", "h"], "send", "an empty name"),
         (&["send", "--json", "-", "x", "h"], "send", "sent alone"),
-        (&["send", "--json", "--retry", "1m", "x"], "send", "--retry wants a host"),
+        (
+            &["send", "--json", "--retry", "1m", "x"],
+            "send",
+            "--retry wants a host",
+        ),
         (&["sync", "--json", "x"], "sync", "SRC"),
         (
             &["sync", "--json", "--filter", "P kept", "x", "h:"],
@@ -140,6 +144,33 @@ fn a_negative_number_is_a_wrong_value_of_its_option() {
     let mut sender = Bench::new().program();
     let out = sender.args(["send", "-b", "1M", "-4", "-q", "no-such-file", "h"]);
     assert_eq!(out.output().unwrap().status.code(), Some(7));
+}
+
+/// The name of the program passed for the server's, which was looked for.
+#[cfg(target_os = "linux")]
+#[test]
+fn run_without_a_server_says_that_it_wants_one() {
+    let bench = Bench::new();
+    for (line, lacks) in [
+        (&["--", "curl", "https://example.org/"][..], true),
+        (&["-v", "--", "127.0.0.1:9", "-c", "exit"], true),
+        (&["--", "bash"], true),
+        (&["127.0.0.1:9", "--timeout", "1s", "true"], false),
+        (&["127.0.0.1:9", "--timeout", "1s", "--", "true"], false),
+        (
+            &["--timeout", "1s", "127.0.0.1:9", "env", "--", "true"],
+            false,
+        ),
+    ] {
+        let mut command = bench.program();
+        let key = bench.path("sender.key");
+        command.args(["run", "--peer-key", &bench.receiver_key, "--key"]);
+        let out = command.arg(key).args(line).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        let code = if lacks { 2 } else { 5 };
+        assert_eq!(out.status.code(), Some(code), "{line:?}: {said}");
+        assert_eq!(said.contains("dfcp run HOST -- PROGRAM"), lacks, "{said}");
+    }
 }
 
 /// Who may not raise the limit is told to; the superuser may.

@@ -88,12 +88,15 @@ impl Pair {
     fn next(&mut self) -> Option<(SymbolOut, Vec<u8>)> {
         let policy = self.policy();
         let left = self.credit.granted - self.credit.used;
-        let symbol = self.send.next_repair(policy, self.now).or_else(|| {
-            let new = self
-                .send
-                .next_new(&mut cutter(&self.cut, &mut Buffers::default()), left);
-            new.expect("a good block")
-        })?;
+        let symbol = self
+            .send
+            .next_repair(policy, self.now, Duration::ZERO)
+            .or_else(|| {
+                let new = self
+                    .send
+                    .next_new(&mut cutter(&self.cut, &mut Buffers::default()), left);
+                new.expect("a good block")
+            })?;
         let mut data = Vec::new();
         let written = self.send.write_symbol(self.now, &symbol, &mut data, policy);
         written.expect("a good symbol");

@@ -31,8 +31,9 @@ pub struct SendChannel {
     blocks: BTreeMap<u64, SendBlock>,
     /// Open blocks that the scheduler would give a symbol.
     hungry: BTreeSet<u64>,
-    /// Short messages that it would give one although enough of them is in flight unless it is lost.
-    spare: BTreeSet<u64>,
+    /// Short messages that it would give one although enough of them is in flight unless it is lost, by when
+    /// the next copy is due.
+    spare: BTreeSet<(Instant, u64)>,
     /// Blocks cut but not begun.
     unsent: BTreeSet<u64>,
     /// Bytes after the last cut; stays empty with virtual payload.
@@ -377,7 +378,7 @@ impl SendChannel {
     ) -> Result<(), FecError> {
         let offset = symbol.offset;
         if let Some(block) = self.blocks.get_mut(&offset) {
-            block.write_symbol(symbol.esi, out)?;
+            block.write_symbol(now, symbol.esi, out)?;
             if self.unsent.remove(&offset) {
                 self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len());
                 self.charged += symbol.charge;
@@ -469,20 +470,16 @@ impl SendChannel {
     /// Forgets a block.
     fn remove(&mut self, offset: u64) -> Option<RemovedBlock> {
         self.hungry.remove(&offset);
-        self.spare.remove(&offset);
         self.spent.remove(&offset);
         let block = self.blocks.remove(&offset)?;
+        self.spare.remove(&(block.copy_due(), offset));
         if self.blocks.is_empty() {
             free_node(&mut self.blocks);
             // They name blocks.
-            for named in [
-                &mut self.hungry,
-                &mut self.spare,
-                &mut self.unsent,
-                &mut self.spent,
-            ] {
+            for named in [&mut self.hungry, &mut self.unsent, &mut self.spent] {
                 *named = BTreeSet::new();
             }
+            self.spare = BTreeSet::new();
         }
         Some(block.remove())
     }
@@ -537,15 +534,20 @@ impl SendChannel {
 
     fn refresh(&mut self, offset: u64, policy: Policy<'_>) {
         let wants = self.wants_symbol(offset, policy);
-        let block = self.blocks.get(&offset);
-        let is_spare = block.is_some_and(|b| b.is_covered() && self.id.is_message(b.len()));
-        let note = |set: &mut BTreeSet<u64>, is_in| match is_in {
-            true => set.insert(offset),
-            false => set.remove(&offset),
+        let Some(block) = self.blocks.get_mut(&offset) else {
+            return;
         };
-        note(&mut self.hungry, wants && !is_spare);
-        note(&mut self.spare, wants && is_spare);
-        if self.blocks.get(&offset).is_some_and(SendBlock::is_spent) {
+        let is_spare = block.is_covered() && self.id.is_message(block.len());
+        match wants && !is_spare {
+            true => self.hungry.insert(offset),
+            false => self.hungry.remove(&offset),
+        };
+        self.spare.remove(&(block.copy_due(), offset));
+        if wants && is_spare {
+            let gap = policy.copy_gap(&block.view(true));
+            self.spare.insert((block.copy_after(gap), offset));
+        }
+        if block.is_spent() {
             self.spent.insert(offset);
         }
     }

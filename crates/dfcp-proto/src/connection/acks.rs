@@ -7,13 +7,14 @@ use crate::config::MIN_DATAGRAM;
 use crate::observe::Observation;
 use crate::packet::{ReportIn, SentPacket, SymbolRef};
 use crate::rate::{AckPoint, FateInGroups, PathReport};
-use crate::scheduler::Room;
+use crate::scheduler::{MAX_COPY_GAP, Room};
 use crate::time::{Duration, Instant};
 use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
 
 /// Packets say how long bursts last if they are closer than this part of a round trip: an eighth of
 /// what repair symbols may wait. Those further apart find that a burst is over, but not since when; and
-/// where bursts are counted in packets these last as long as the pause is.
+/// where bursts are counted in packets these last as long as the pause is. Copies of short messages say it in
+/// any case: there may be nothing else.
 const CLOSE_PACKETS: u32 = 32;
 
 /// What an ACK says of packets; nothing where time alone passed.
@@ -194,7 +195,7 @@ impl Connection {
             let out = &mut self.out;
             let pace = out.path.pacing();
             let packet = pace.time_for(out.path.packet()).min(rtt);
-            let closely = out.path.rtt.smoothed() / CLOSE_PACKETS;
+            let closely = (out.path.rtt.smoothed() / CLOSE_PACKETS).max(MAX_COPY_GAP);
             let lost = lost.iter().map(|(pn, _)| out.sent.with_next(*pn, packet));
             out.redundancy.loss.note_lost(lost, closely);
             self.out

@@ -62,8 +62,6 @@ pub(super) struct Outgoing {
     /// Newest packet number that asked for feedback.
     pub last_eliciting: u64,
     pub next_skip: u64,
-    /// When the first repair symbols may leave that wait for a burst to end.
-    pub repairs_due: Option<Instant>,
     pub mtu_search: MtuSearch,
     pub black_hole: BlackHole,
     /// A symbol that leaves in parts.
@@ -111,7 +109,6 @@ impl Outgoing {
             last_sent: now,
             last_eliciting: 0,
             next_skip: 64 + rng.below(1024),
-            repairs_due: None,
             mtu_search: MtuSearch::new(0),
             black_hole: BlackHole::default(),
             split: None,

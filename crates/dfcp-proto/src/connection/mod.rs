@@ -400,7 +400,7 @@ impl Connection {
                     .filter(|_| !fenced)
                     .map(|t| (t, Timer::Feedback)),
                 self.pacing_time().map(|t| (t, Timer::Pacing)),
-                self.out.repairs_due.map(|t| (t, Timer::Repair)),
+                self.out.queue.held_until().map(|t| (t, Timer::Repair)),
                 self.out
                     .sent
                     .loss_time(self.loss_rtt())
@@ -498,9 +498,7 @@ impl Connection {
         {
             self.on_news(now, &AckNews::default());
         }
-        if self.out.repairs_due.take_if(|due| *due <= now).is_some() {
-            self.out.queue.unblock();
-        }
+        self.out.queue.release(now);
         if self.probe_time().is_some_and(|t| t <= now) {
             self.on_probe_timeout(now);
         }

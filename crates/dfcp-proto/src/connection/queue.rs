@@ -1,6 +1,7 @@
 //! Channels that may have symbols to send, by priority, and in turn among those of one.
 
 use crate::block::ChannelId;
+use crate::time::Instant;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -26,6 +27,8 @@ pub(super) enum Work {
 pub(super) struct SendQueue {
     repairs: BTreeSet<(Level, ChannelId)>,
     new: BTreeSet<(Level, ChannelId)>,
+    /// Those whose repairs all wait, by when the first may leave. What has changed meanwhile shows then.
+    held: BTreeSet<(Instant, ChannelId)>,
     /// Those with new blocks that are beyond the channel's limit.
     at_limit: BTreeSet<ChannelId>,
     /// Those that are not 0, of channels that are not over.
@@ -41,6 +44,7 @@ impl SendQueue {
         Self {
             repairs: BTreeSet::new(),
             new: BTreeSet::new(),
+            held: BTreeSet::new(),
             at_limit: BTreeSet::new(),
             priorities: BTreeMap::new(),
             cursors: BTreeMap::new(),
@@ -82,6 +86,27 @@ impl SendQueue {
     pub fn set_aside(&mut self, id: ChannelId) {
         self.remove(id, Work::New);
         self.at_limit.insert(id);
+    }
+
+    /// The channel has repairs, but only for later.
+    pub fn hold(&mut self, id: ChannelId, due: Instant) {
+        self.remove(id, Work::Repair);
+        self.held.insert((due, id));
+    }
+
+    /// Channels are asked again whose repairs have waited long enough.
+    pub fn release(&mut self, now: Instant) {
+        while self.held_until().is_some_and(|due| due <= now)
+            && let Some((_, id)) = self.held.pop_first()
+        {
+            self.repairs.insert(self.key(id));
+            self.blocked = false;
+        }
+    }
+
+    /// When the next one is.
+    pub fn held_until(&self) -> Option<Instant> {
+        self.held.first().map(|&(due, _)| due)
     }
 
     /// The channel sends nothing any more.
@@ -252,5 +277,33 @@ mod tests {
         assert!(!queue.is_ready() && !queue.is_empty());
         ids.iter().for_each(|&id| queue.forget(id));
         assert!(queue.is_empty());
+    }
+
+    /// Thousands may wait for the next copy of a message: a packet of another one does not ask them.
+    #[test]
+    fn channels_whose_repairs_wait_are_not_asked_before_they_are_due() {
+        let mut queue = SendQueue::new();
+        let at = Instant::from_nanos;
+        let ids: Vec<ChannelId> = (0..1000).map(|i| ChannelId(8 * i)).collect();
+        for (&id, due) in ids.iter().zip(10..) {
+            queue.insert(id);
+            queue.remove(id, Work::New);
+            queue.hold(id, at(due));
+        }
+        assert!(!queue.is_ready());
+        queue.release(at(9));
+        assert!(!queue.is_ready());
+        assert_eq!(queue.held_until(), Some(at(10)));
+        queue.block();
+        queue.release(at(11));
+        assert!(queue.is_ready());
+        let mut turn = queue.turn(queue.highest().expect("some wait"), Work::Repair);
+        let asked: Vec<_> = std::iter::from_fn(|| turn.next(&queue)).collect();
+        assert_eq!(asked, ids[..2]);
+        assert_eq!(queue.held_until(), Some(at(12)));
+        // Its priority is the one that it has when it is due.
+        queue.set_priority(ids[2], 1);
+        queue.release(at(12));
+        assert_eq!(queue.highest(), Some(Reverse(1)));
     }
 }

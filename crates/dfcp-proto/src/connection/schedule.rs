@@ -12,6 +12,7 @@ impl Connection {
         if self.is_fenced() {
             return None;
         }
+        self.out.queue.release(now);
         let probing = self.out.probes_due > 0;
         let ready = self.out.queue.is_ready();
         if !probing && self.has_data_ready() {
@@ -25,30 +26,10 @@ impl Connection {
         if picked.is_some() {
             return picked;
         }
-        if ready {
-            self.await_bursts(now);
-        }
         self.out.queue.block();
         self.out.path.on_idle();
         let mut senders = self.channels.senders().filter(|_| probing);
         senders.find_map(|(id, send)| Some((id, send.probe()?)))
-    }
-
-    /// Notes when the first block may get its repair symbols that waits for a burst to end.
-    fn await_bursts(&mut self, now: Instant) {
-        let hold = self
-            .out
-            .redundancy
-            .policy()
-            .hold(self.out.path.rtt.smoothed());
-        let mut first = None;
-        if hold > Duration::ZERO {
-            let senders = self.channels.senders();
-            first = senders
-                .filter_map(|(_, send)| send.waiting_since(now - hold))
-                .min();
-        }
-        self.out.repairs_due = first.map(|began| began + hold);
     }
 
     /// Serves channels by priority, and those of one priority in turn.
@@ -59,10 +40,10 @@ impl Connection {
         let limit = policy.scheduler.max_open_blocks();
         let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
         let full = limit < usize::MAX && open().sum::<usize>() >= limit;
-        let settled = now - policy.hold(self.out.path.rtt.smoothed());
+        let hold = policy.hold(self.out.path.rtt.smoothed());
         let mut level = self.out.queue.highest();
         while let Some(priority) = level {
-            let picked = self.pick_at(priority, &cut, (credit, full), settled);
+            let picked = self.pick_at(priority, &cut, (credit, full), (now, hold));
             if picked.is_some() {
                 return picked;
             }
@@ -78,7 +59,7 @@ impl Connection {
         priority: Level,
         cut: &Cut,
         (credit, full): (u64, bool),
-        settled: Instant,
+        (now, hold): (Instant, Duration),
     ) -> Option<(ChannelId, SymbolOut)> {
         let policy = self.out.redundancy.policy();
         for work in [Work::Repair, Work::New] {
@@ -98,9 +79,9 @@ impl Connection {
                     |send: &mut SendChannel| send.next_new(&mut cutter, credit).ok().flatten();
                 let symbol = match work {
                     Work::Repair if !full && send.begins_early(policy, cut) => {
-                        begin(send).or_else(|| send.next_repair(policy, settled))
+                        begin(send).or_else(|| send.next_repair(policy, now, hold))
                     }
-                    Work::Repair => send.next_repair(policy, settled),
+                    Work::Repair => send.next_repair(policy, now, hold),
                     Work::New => begin(send),
                 };
                 if let Some(symbol) = symbol {
@@ -109,6 +90,11 @@ impl Connection {
                 let queue = &mut self.out.queue;
                 match work {
                     Work::Repair if !send.has_hungry() => queue.remove(id, work),
+                    Work::Repair => {
+                        if let Some(due) = send.waits_until(now, hold) {
+                            queue.hold(id, due);
+                        }
+                    }
                     Work::New if send.is_at_limit() => queue.set_aside(id),
                     Work::New if !send.has_unsent() => queue.remove(id, work),
                     _ => {}

@@ -7,6 +7,7 @@ mod deficit;
 mod selective_repeat;
 mod window;
 
+pub(crate) use deficit::MAX_COPY_GAP;
 pub use deficit::{Deficit, Rounding};
 pub use selective_repeat::{FlowControl, SelectiveRepeat};
 pub use window::Window;
@@ -78,6 +79,11 @@ impl Policy<'_> {
     pub fn hold(&self, rtt: Duration) -> Duration {
         self.scheduler.hold(self.loss, rtt)
     }
+
+    /// How long the next copy of a short message waits ([`BlockScheduler::copy_gap`]).
+    pub fn copy_gap(&self, block: &BlockView) -> Duration {
+        self.scheduler.copy_gap(block, self.loss)
+    }
 }
 
 /// Decides how many symbols a block deserves. Object safe.
@@ -95,6 +101,12 @@ pub trait BlockScheduler: Debug + Send {
     /// up for losses: until a burst that hit the first ones has probably ended. For a round trip of
     /// `rtt`.
     fn hold(&self, _loss: Loss, _rtt: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long after the latest copy of a short message the next one leaves, so that one burst does not take
+    /// both.
+    fn copy_gap(&self, _block: &BlockView, _loss: Loss) -> Duration {
         Duration::ZERO
     }
 

@@ -105,6 +105,19 @@ fn keystrokes_are_on_time_where_a_fifth_is_lost() {
     }
 }
 
+/// A burst of ten full packets' time takes what leaves within it: copies of a message leave so far apart that
+/// the next ones outlast it, and all before the answer is felt to be late.
+#[test]
+fn keystrokes_outlast_the_bursts_of_a_path() {
+    let loss = TimedGilbertElliott::in_bursts(0.05, Duration::from_micros(2400));
+    let loss = LossModel::TimedGilbertElliott(loss);
+    for rtt in [20, 80, 200] {
+        let (delays, _) = delays(&link(50, rtt), &loss, &(64..=64), MS(20), 2000);
+        let late = quantile(&delays, 0.99);
+        assert!(late < MS(rtt / 2 + 30), "{rtt} ms: {late:?}");
+    }
+}
+
 /// Two or three blocks, of which a burst hits one: of blocks that take turns each loses a part of it.
 #[test]
 fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {

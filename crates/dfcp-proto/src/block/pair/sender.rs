@@ -285,12 +285,16 @@ fn virtual_payload_is_counted_like_bytes() {
     assert_eq!(pair.send.unsent_bytes(), 30_000);
     let policy = pair.policy();
     let mut symbols = 0;
-    while let Some(symbol) = pair.send.next_repair(policy, START).or_else(|| {
-        let new = pair
-            .send
-            .next_new(&mut cutter(&cut, &mut Buffers::default()), u64::MAX);
-        new.expect("a good block")
-    }) {
+    while let Some(symbol) = pair
+        .send
+        .next_repair(policy, START, Duration::ZERO)
+        .or_else(|| {
+            let new = pair
+                .send
+                .next_new(&mut cutter(&cut, &mut Buffers::default()), u64::MAX);
+            new.expect("a good block")
+        })
+    {
         let mut out = Vec::new();
         let written = pair.send.write_symbol(START, &symbol, &mut out, policy);
         written.expect("a good symbol");

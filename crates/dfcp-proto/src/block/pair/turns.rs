@@ -6,17 +6,30 @@ use super::*;
 /// Bytes of a full block: 16 symbols of 900.
 const FULL: usize = 14_400;
 
-/// The last `most` blocks take turns, and what is waited for gets `spare` symbols more than it lacks.
+/// The last `most` blocks take turns, and what is waited for gets `spare` symbols more than it lacks, of
+/// messages each `gap` after the one before.
 #[derive(Debug)]
 struct InTurn {
     most: usize,
     spare: u32,
+    gap: Duration,
+}
+
+impl InTurn {
+    fn new(most: usize, spare: u32) -> Self {
+        let gap = Duration::ZERO;
+        Self { most, spare, gap }
+    }
 }
 
 impl BlockScheduler for InTurn {
     fn deficit(&self, block: &BlockView, _loss: Loss) -> u32 {
         let spare = if block.last { self.spare } else { 0 };
         (block.needed + spare).saturating_sub(block.in_flight)
+    }
+
+    fn copy_gap(&self, _block: &BlockView, _loss: Loss) -> Duration {
+        self.gap
     }
 
     fn blocks_in_turn(&self, _loss: Loss) -> usize {
@@ -47,7 +60,7 @@ fn order(pair: &mut Pair, scheduler: &InTurn) -> Vec<u64> {
                 .expect("a good block")
         };
         let early = send.begins_early(policy, &cut).then(|| new(send)).flatten();
-        let repair = early.or_else(|| send.next_repair(policy, pair.now));
+        let repair = early.or_else(|| send.next_repair(policy, pair.now, Duration::ZERO));
         let Some(symbol) = repair.or_else(|| new(send)) else {
             return blocks;
         };
@@ -68,11 +81,15 @@ fn one_by_one(blocks: std::ops::Range<u64>) -> Vec<u64> {
     blocks.flat_map(|block| [block; 16]).collect()
 }
 
-const FOUR: InTurn = InTurn { most: 4, spare: 0 };
+const FOUR: InTurn = InTurn {
+    most: 4,
+    spare: 0,
+    gap: Duration::ZERO,
+};
 
 #[test]
 fn the_last_blocks_take_turns_where_losses_come_in_bursts() {
-    let alone = InTurn { most: 1, spare: 0 };
+    let alone = InTurn::new(1, 0);
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         let mut three = pair(kind);
         three.write(&bytes(3 * FULL));
@@ -151,7 +168,7 @@ fn what_was_lost_comes_before_the_first_symbols_of_later_blocks() {
     let (policy, cut) = (policy(&FOUR), pair.cut);
     pair.write(&bytes(3 * FULL));
     for block in [0; 16].into_iter().chain([1, 2]) {
-        let lowest = pair.send.next_repair(policy, START);
+        let lowest = pair.send.next_repair(policy, START, Duration::ZERO);
         let symbol = lowest.filter(|_| block == 0).or_else(|| {
             let new = pair
                 .send
@@ -174,14 +191,14 @@ fn what_was_lost_comes_before_the_first_symbols_of_later_blocks() {
 
 #[test]
 fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
-    let spare = InTurn { most: 1, spare: 2 };
+    let spare = InTurn::new(1, 2);
     let policy = policy(&spare);
     let mut pair = pair(ChannelKind::Stream);
     pair.write(&bytes(2 * FULL));
-    let before = START - Duration::from_millis(1);
-    let repairs = |pair: &mut Pair, settled| {
+    let (hold, none) = (Duration::from_millis(1), Duration::ZERO);
+    let repairs = |pair: &mut Pair, hold| {
         let mut blocks = Vec::new();
-        while let Some(symbol) = pair.send.next_repair(policy, settled) {
+        while let Some(symbol) = pair.send.next_repair(policy, START, hold) {
             let written = pair
                 .send
                 .write_symbol(START, &symbol, &mut Vec::new(), policy);
@@ -201,18 +218,18 @@ fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
         written.expect("a good symbol");
     };
     begin(&mut pair);
-    assert_eq!(repairs(&mut pair, before), [0; 15], "another one follows");
-    assert_eq!(pair.send.waiting_since(before), None);
+    assert_eq!(repairs(&mut pair, hold), [0; 15], "another one follows");
+    assert_eq!(pair.send.waits_until(START, hold), None);
     begin(&mut pair);
     // Now the first one is waited for too, and began long enough ago.
-    assert_eq!(repairs(&mut pair, before), [&[0; 2][..], &[1; 15]].concat());
-    assert_eq!(pair.send.waiting_since(before), Some(START));
-    assert_eq!(pair.send.waiting_since(START), None);
+    assert_eq!(repairs(&mut pair, hold), [&[0; 2][..], &[1; 15]].concat());
+    assert_eq!(pair.send.waits_until(START, hold), Some(START + hold));
+    assert_eq!(pair.send.waits_until(START, none), None);
     // What is known to be lost does not wait.
     pair.send.on_settled(FULL as u64, false, false, policy);
-    assert_eq!(repairs(&mut pair, before), [1]);
-    assert_eq!(repairs(&mut pair, START), [1, 1]);
-    assert_eq!(pair.send.waiting_since(before), None, "nothing is left");
+    assert_eq!(repairs(&mut pair, hold), [1]);
+    assert_eq!(repairs(&mut pair, none), [1, 1]);
+    assert_eq!(pair.send.waits_until(START, hold), None, "nothing is left");
 }
 
 /// One block of a message leaves in its first symbol.
@@ -230,43 +247,85 @@ fn say(pair: &mut Pair, policy: Policy<'_>, now: Instant) {
 }
 
 /// Of which messages, by number, copies leave, until none waits any more.
-fn copies(pair: &mut Pair, policy: Policy<'_>, settled: Instant) -> Vec<u64> {
+fn copies(pair: &mut Pair, policy: Policy<'_>, now: Instant) -> Vec<u64> {
     let mut blocks = Vec::new();
-    while let Some(symbol) = pair.send.next_repair(policy, settled) {
+    while let Some(symbol) = pair.send.next_repair(policy, now, Duration::ZERO) {
         let written = pair
             .send
-            .write_symbol(settled, &symbol, &mut Vec::new(), policy);
+            .write_symbol(now, &symbol, &mut Vec::new(), policy);
         written.expect("a good symbol");
         blocks.push(symbol.offset / 100);
     }
     blocks
 }
 
+fn at(ms: u64) -> Instant {
+    START + Duration::from_millis(ms)
+}
+
+/// When the next copy leaves, as somebody asks then.
+fn next_due(pair: &Pair, ms: u64) -> Option<Instant> {
+    pair.send.waits_until(at(ms), Duration::ZERO)
+}
+
+const APART: InTurn = InTurn {
+    most: 1,
+    spare: 2,
+    gap: Duration::from_millis(10),
+};
+
+#[test]
+fn each_copy_of_a_message_leaves_a_gap_after_the_one_before() {
+    let policy = policy(&APART);
+    let mut pair = pair(ChannelKind::Stream);
+    say(&mut pair, policy, START);
+    assert!(copies(&mut pair, policy, at(9)).is_empty());
+    assert_eq!(next_due(&pair, 9), Some(at(10)));
+    // It was asked late: the one after waits from then on.
+    assert_eq!(copies(&mut pair, policy, at(12)), [0], "not all at once");
+    assert_eq!(next_due(&pair, 12), Some(at(22)));
+    assert_eq!(copies(&mut pair, policy, at(22)), [0]);
+    assert_eq!(next_due(&pair, 22), None, "there are enough");
+}
+
+#[test]
+fn no_copy_leaves_of_a_message_that_is_known_to_have_arrived() {
+    let policy = policy(&APART);
+    let mut pair = pair(ChannelKind::Stream);
+    say(&mut pair, policy, START);
+    say(&mut pair, policy, at(5));
+    assert_eq!(copies(&mut pair, policy, at(10)), [0]);
+    pair.send.on_report(0, 0, policy);
+    assert_eq!(next_due(&pair, 10), Some(at(15)));
+    assert_eq!(copies(&mut pair, policy, at(40)), [1]);
+    pair.send.on_report(100, 0, policy);
+    assert_eq!(next_due(&pair, 40), None);
+    assert!(copies(&mut pair, policy, at(80)).is_empty());
+}
+
 #[test]
 fn messages_that_follow_each_other_within_a_burst_keep_their_copies() {
-    let spare = InTurn { most: 1, spare: 2 };
-    let policy = policy(&spare);
+    let policy = policy(&APART);
     let mut pair = pair(ChannelKind::Stream);
-    let at = |ms| START + Duration::from_millis(ms);
     for n in 0..3 {
-        say(&mut pair, policy, at(10 * n));
-        let before = at(0) - Duration::from_millis(1);
+        say(&mut pair, policy, at(4 * n));
         assert!(
-            copies(&mut pair, policy, before).is_empty(),
+            copies(&mut pair, policy, at(4 * n)).is_empty(),
             "a burst may go on"
         );
-        assert_eq!(pair.send.waiting_since(before), Some(at(0)));
+        assert_eq!(next_due(&pair, 4 * n), Some(at(10)));
     }
     // Each waits for itself; of those that need not wait any more, the newest goes first.
-    assert_eq!(copies(&mut pair, policy, at(0)), [0, 0]);
-    assert_eq!(pair.send.waiting_since(at(0)), Some(at(10)));
-    assert_eq!(copies(&mut pair, policy, at(20)), [2, 2, 1, 1]);
-    assert_eq!(pair.send.waiting_since(at(0)), None);
+    assert_eq!(copies(&mut pair, policy, at(10)), [0]);
+    assert_eq!(next_due(&pair, 10), Some(at(14)));
+    assert_eq!(copies(&mut pair, policy, at(18)), [2, 1]);
+    assert_eq!(copies(&mut pair, policy, at(28)), [2, 1, 0]);
+    assert_eq!(next_due(&pair, 28), None);
 }
 
 #[test]
 fn a_message_does_not_wait_for_copies_of_those_before() {
-    let spare = InTurn { most: 1, spare: 2 };
+    let spare = InTurn::new(1, 2);
     let policy = policy(&spare);
     let mut pair = pair(ChannelKind::Stream);
     say(&mut pair, policy, START);
@@ -282,7 +341,7 @@ fn a_message_does_not_wait_for_copies_of_those_before() {
 
 #[test]
 fn an_end_makes_blocks_waited_for_that_were_not() {
-    let spare = InTurn { most: 1, spare: 2 };
+    let spare = InTurn::new(1, 2);
     let mut pair = pair(ChannelKind::Object);
     pair.write(&bytes(2 * FULL));
     assert_eq!(order(&mut pair, &spare), one_by_one(0..2));

@@ -56,6 +56,10 @@ pub struct SendBlock {
     written: Instant,
     /// When its first symbol left.
     began: Instant,
+    /// When its latest one did.
+    left: Instant,
+    /// When a further copy of a short message may leave.
+    copy_due: Instant,
     /// Its place among the blocks begun.
     number: u64,
 }
@@ -83,6 +87,8 @@ impl SendBlock {
             falls_short: false,
             written,
             began: Instant::ZERO,
+            left: Instant::ZERO,
+            copy_due: Instant::ZERO,
             number: 0,
         }
     }
@@ -110,6 +116,17 @@ impl SendBlock {
     /// When its first symbol left.
     pub fn began(&self) -> Instant {
         self.began
+    }
+
+    /// When a further copy of a short message may leave, as far as [`Self::copy_after`] said.
+    pub fn copy_due(&self) -> Instant {
+        self.copy_due
+    }
+
+    /// A further copy waits so long from the latest symbol on; returns when it is due.
+    pub fn copy_after(&mut self, gap: Duration) -> Instant {
+        self.copy_due = self.left + gap;
+        self.copy_due
     }
 
     /// When the application wrote its first byte.
@@ -140,8 +157,14 @@ impl SendBlock {
     }
 
     /// Appends symbol `esi`, nothing with virtual payload, and counts it as in flight.
-    pub fn write_symbol(&mut self, esi: u32, out: &mut Vec<u8>) -> Result<(), FecError> {
+    pub fn write_symbol(
+        &mut self,
+        now: Instant,
+        esi: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FecError> {
         self.encoder.append_symbol(esi, out)?;
+        self.left = now;
         self.next_esi += 1;
         self.in_flight += 1;
         Ok(())

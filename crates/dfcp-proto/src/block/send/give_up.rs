@@ -34,7 +34,7 @@ impl SendChannel {
             self.expired_below = offset + 1;
             block.stop();
             self.hungry.remove(&offset);
-            self.spare.remove(&offset);
+            self.spare.remove(&(block.copy_due(), offset));
             if self.unsent.contains(&offset) || block.is_spent() {
                 self.drop_block(offset, total);
             }

@@ -4,13 +4,18 @@
 use super::{Cut, SendBlock, SendChannel, SymbolOut};
 use crate::block::ChannelKind;
 use crate::scheduler::Policy;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
+use std::ops::Bound;
 
 impl SendChannel {
     /// A symbol for an open block that lacks some, lowest block first, or else a further copy of a short
-    /// message. The newest block waits for those that only make up for losses if it began after `settled`, and
-    /// so do messages.
-    pub fn next_repair(&mut self, policy: Policy<'_>, settled: Instant) -> Option<SymbolOut> {
+    /// message. The newest block waits for symbols that only make up for losses until it is `hold` old.
+    pub fn next_repair(
+        &mut self,
+        policy: Policy<'_>,
+        now: Instant,
+        hold: Duration,
+    ) -> Option<SymbolOut> {
         let mut from = 0;
         while let Some(&offset) = self.hungry.range(from..).next() {
             from = offset + 1;
@@ -18,24 +23,22 @@ impl SendChannel {
                 self.hungry.remove(&offset);
             } else if self
                 .waits_since(offset)
-                .is_none_or(|began| began <= settled)
+                .is_none_or(|began| began + hold <= now)
             {
                 return self.symbol(self.in_turn(offset, policy), 0);
             }
         }
-        self.next_copy(policy, settled)
+        self.next_copy(policy, now)
     }
 
-    /// Newest message first: where few packets may leave, the oldest ones are known to have arrived soonest.
-    fn next_copy(&mut self, policy: Policy<'_>, settled: Instant) -> Option<SymbolOut> {
-        let mut end = u64::MAX;
-        while let Some(&offset) = self.spare.range(..end).next_back() {
-            end = offset;
-            if !self.wants_symbol(offset, policy) {
-                self.spare.remove(&offset);
-            } else if self.began(offset).is_some_and(|began| began <= settled) {
-                return self.symbol(offset, 0);
+    /// Of the copies that are due the one that was last: where few packets may leave, messages sent before are
+    /// known to have arrived soonest.
+    fn next_copy(&mut self, policy: Policy<'_>, now: Instant) -> Option<SymbolOut> {
+        while let Some(&copy) = self.spare.range(..=(now, u64::MAX)).next_back() {
+            if self.wants_symbol(copy.1, policy) {
+                return self.symbol(copy.1, 0);
             }
+            self.spare.remove(&copy);
         }
         None
     }
@@ -78,10 +81,6 @@ impl SendChannel {
         (1..most).contains(&rest) && (1..most).contains(&open.count())
     }
 
-    fn began(&self, offset: u64) -> Option<Instant> {
-        self.blocks.get(&offset).map(SendBlock::began)
-    }
-
     /// When the block at `offset` began, if enough of it is in flight unless some is lost, and no other
     /// one has begun since.
     fn waits_since(&self, offset: u64) -> Option<Instant> {
@@ -91,15 +90,14 @@ impl SendChannel {
         (is_newest && is_covered).then_some(block.began())
     }
 
-    /// When the first block began that [`Self::next_repair`] lets wait.
-    pub fn waiting_since(&self, settled: Instant) -> Option<Instant> {
+    /// When the first symbol may leave that [`Self::next_repair`] lets wait.
+    pub fn waits_until(&self, now: Instant, hold: Duration) -> Option<Instant> {
         let newest = self.hungry.last();
         let newest = newest.and_then(|&offset| self.waits_since(offset));
-        // Messages begin in order, and only the last ones wait.
-        let messages = self.spare.iter().rev();
-        let messages = messages.filter_map(|&offset| self.began(offset));
-        let message = messages.take_while(|began| *began > settled).last();
-        let first = newest.into_iter().chain(message).min();
-        first.filter(|began| *began > settled)
+        let newest = newest.map(|began| began + hold);
+        let after = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);
+        let copy = self.spare.range(after).next().map(|&(due, _)| due);
+        let due = newest.into_iter().chain(copy);
+        due.filter(|due| *due > now).min()
     }
 }
