@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use dfcp::published::Config;
 use dfcp::{Application, Endpoint, Profile, Rate, SchemeId, TransportConfig};
-use dfcp_command::{Failure, block_on, interrupted, output};
+use dfcp_command::{Failure, block_on, enough, output};
 
 use crate::log::{Fields, Level, Log};
 use crate::progress::{self, Show};
@@ -158,7 +158,7 @@ impl Output {
         let printed = block_on(async {
             tokio::select! {
                 code = self.report(report) => Ok(code),
-                failure = interrupted() => Err(failure),
+                failure = enough() => Err(failure),
             }
         });
         let (Ok(code) | Err(code)) = printed.map_err(|failure| failure.kind as u8);
