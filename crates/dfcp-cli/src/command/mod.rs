@@ -241,10 +241,14 @@ fn no_log(directory: &Path, error: &std::io::Error) -> Failure {
 /// Settings of a connection that lasts while nothing is said: silence of `timeout` ends it, pings keep it, a
 /// session whose disk is slow or whose question is open as well as the entry of an address translator.
 fn lasting(timeout: Duration) -> TransportConfig {
-    let pings = (timeout / 4).min(Duration::from_secs(10));
     TransportConfig::default()
         .idle_timeout(timeout)
-        .keep_alive(Some(pings))
+        .keep_alive(Some(pings(timeout)))
+}
+
+/// After how much silence a connection says that it is there.
+fn pings(timeout: Duration) -> Duration {
+    (timeout / 4).min(Duration::from_secs(10))
 }
 
 /// A profile that gives way to everybody else if it is to, and takes at most `cap` of the path.
