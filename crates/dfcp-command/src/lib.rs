@@ -6,6 +6,7 @@
 //! - [`profile`]: the transports by name;
 //! - [`text`]: what came from elsewhere, as it may be shown;
 //! - [`beside`]: where the other program is;
+//! - [`signals`]: requests to end, none of which is forgotten;
 //! - [`output`]: standard output and standard error, which nobody may halt;
 //! - here: what is printed, and how a command's future is run.
 
@@ -24,15 +25,15 @@ pub mod failure;
 pub mod output;
 pub mod panic;
 pub mod profile;
+pub mod signals;
 pub mod text;
 pub mod units;
 
 pub use failure::{EXIT_CODES, Failure, Kind};
 pub use profile::Profile;
+pub use signals::{Request, Requests, enough, forget_signals, interrupted, watch_interrupts};
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where receivers listen unless told otherwise.
 pub const DEFAULT_PORT: u16 = 4433;
@@ -119,94 +120,4 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
     // Whatever still reads or writes a file need not be waited for.
     runtime.shutdown_background();
     result
-}
-
-/// Waits for Ctrl-C, a request to terminate, or the end of the terminal or session.
-pub async fn interrupted() -> Failure {
-    use tokio::signal::unix::SignalKind;
-    tokio::select! {
-        () = heard(Some(SignalKind::interrupt())) => Failure::interrupted(),
-        () = heard(Some(SignalKind::terminate())) => Failure::new(Kind::Terminated, "terminated"),
-        () = heard((!ignores_hangup()).then(SignalKind::hangup)) => {
-            Failure::new(Kind::HungUp, "the terminal or session ended")
-        }
-    }
-}
-
-/// What a service is asked for by signals.
-#[derive(Debug)]
-pub enum Request {
-    /// To read its settings anew (SIGHUP).
-    Reload,
-    /// To end (SIGINT, SIGTERM).
-    End(Failure),
-}
-
-/// Listens for the signals of a service that has no terminal.
-#[derive(Debug)]
-pub struct Requests {
-    hangup: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Requests {
-    /// From now on they are not what the system makes of them. Call within a tokio runtime.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The next one. May be cancelled.
-    pub async fn next(&mut self) -> Request {
-        tokio::select! {
-            _ = self.interrupt.recv() => Request::End(Failure::interrupted()),
-            _ = self.terminate.recv() => {
-                Request::End(Failure::new(Kind::Terminated, "terminated"))
-            }
-            _ = self.hangup.recv() => Request::Reload,
-        }
-    }
-}
-
-async fn heard(signal: Option<tokio::signal::unix::SignalKind>) {
-    match signal.map(tokio::signal::unix::signal) {
-        Some(Ok(mut signal)) => {
-            signal.recv().await;
-        }
-        _ => std::future::pending().await,
-    }
-}
-
-/// Whether who started this process wants it to outlive its terminal, as `nohup` does: a signal that is
-/// listened to here would not be ignored any more. Linux tells; elsewhere the signal is left alone.
-fn ignores_hangup() -> bool {
-    const SIGHUP: u64 = 1;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & SIGHUP != 0)
-}
-
-/// Becomes true at the first Ctrl-C, or request to terminate; the second ends the process. For programs
-/// that run no future.
-pub fn watch_interrupts() -> Arc<AtomicBool> {
-    let heard = Arc::new(AtomicBool::new(false));
-    let flag = heard.clone();
-    std::thread::spawn(move || {
-        let wait = || block_on(async { Ok(interrupted().await) });
-        if let Ok(failure) = wait() {
-            flag.store(true, Ordering::Relaxed);
-            let _ = wait();
-            std::process::exit(failure.kind as i32);
-        }
-    });
-    heard
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use crate::{Failure, block_on, interrupted, text};
+use crate::{Failure, block_on, enough, text};
 
 /// Lines that wait: what fits into a pipe (64 KiB) if they are short, as much again as waits there.
 const LINES: usize = 1024;
@@ -157,7 +157,7 @@ impl Writer {
                 self.next(move || tell.send(()).unwrap_or_default());
                 tokio::select! {
                     _ = told => {}
-                    failure = interrupted() => return Err(failure),
+                    failure = enough() => return Err(failure),
                 }
             }
             Ok(())
@@ -200,7 +200,7 @@ pub fn print_at_end(
         OUT.next(move || tell.send(print()).unwrap_or_default());
         tokio::select! {
             printed = told => printed.unwrap_or_else(|gone| Err(std::io::Error::other(gone).into())),
-            failure = interrupted() => Err(failure),
+            failure = enough() => Err(failure),
         }
     })
 }

@@ -64,6 +64,7 @@ mod store;
 mod tenants;
 mod tree;
 mod turns;
+mod writers;
 
 pub use diary::{Diary, Settled};
 pub use error::Error;

@@ -31,11 +31,13 @@ use crate::message::{
 use crate::meta::{Keep, Known, Notes};
 use crate::name;
 use crate::offer::{Limits, Refused};
+use crate::receive::MAX_ACTIVE;
 use crate::receive::silence::{Crowd, QUIET};
 use crate::space::Claims;
 use crate::tenants::Tenants;
 use crate::tree::Value;
 use crate::turns::Sessions;
+use crate::writers::Writers;
 pub(crate) use incoming::{Begin, How};
 pub(crate) use older::Older;
 use opened::Opened;
@@ -78,6 +80,8 @@ pub struct Store {
     pub(crate) crowd: Crowd,
     /// Sessions that there are.
     pub(crate) sessions: Sessions,
+    /// How many of them write small files at a time.
+    pub(crate) writers: Writers,
     pub(crate) quiet: Duration,
     /// Whose partial files these are, if not the sender's of the session.
     pub(crate) owner: Option<Value>,
@@ -151,6 +155,7 @@ impl Store {
             tenants: Tenants::default(),
             crowd: Crowd::default(),
             sessions: Sessions::default(),
+            writers: Writers::for_sessions_of(MAX_ACTIVE),
             quiet: QUIET,
             owner: None,
             wanted: None,

@@ -90,6 +90,7 @@ impl Tenants {
                 return None;
             }
             other.evict();
+            crate::writers::give_way();
             let is_taken = |files: &mut Files| files.held.contains_key(name);
             files.waiting += 1;
             let waited = self.0.freed.wait_timeout_while(files, LETTING_GO, is_taken);

@@ -184,11 +184,10 @@ pub async fn send(
     if is_told {
         told.show(offer.number(), offer.left(clock.now()), (&offer, &port))?;
     }
-    let mut request = std::pin::pin!(interrupted());
     let path = loop {
         let event = tokio::select! {
             event = meet::next_event(&port, clock, &mut offer) => event?,
-            failure = &mut request => {
+            failure = interrupted() => {
                 offer.withdraw();
                 meet::flush(&port, &mut offer).await;
                 return Err(failure);
@@ -429,7 +428,6 @@ pub async fn receive(
     }
     let mut claim = Claim::new(config, meet::generator()?, clock.now());
     let mut peer = None;
-    let mut request = std::pin::pin!(interrupted());
     let path = loop {
         let sighting = async {
             match &search {
@@ -443,7 +441,7 @@ pub async fn receive(
                 claim.found_locally(clock.now(), sighting.session, &sighting.addresses);
                 continue;
             }
-            failure = &mut request => return Err(failure),
+            failure = interrupted() => return Err(failure),
         };
         match event {
             Event::Found(path) => break path,

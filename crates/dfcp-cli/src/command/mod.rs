@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use dfcp::published::Config;
 use dfcp::{Application, Endpoint, Profile, Rate, SchemeId, TransportConfig};
-use dfcp_command::{Failure, block_on, interrupted, output};
+use dfcp_command::{Failure, block_on, enough, output};
 
 use crate::log::{Fields, Level, Log};
 use crate::progress::{self, Show};
@@ -158,7 +158,7 @@ impl Output {
         let printed = block_on(async {
             tokio::select! {
                 code = self.report(report) => Ok(code),
-                failure = interrupted() => Err(failure),
+                failure = enough() => Err(failure),
             }
         });
         let (Ok(code) | Err(code)) = printed.map_err(|failure| failure.kind as u8);
@@ -241,10 +241,14 @@ fn no_log(directory: &Path, error: &std::io::Error) -> Failure {
 /// Settings of a connection that lasts while nothing is said: silence of `timeout` ends it, pings keep it, a
 /// session whose disk is slow or whose question is open as well as the entry of an address translator.
 fn lasting(timeout: Duration) -> TransportConfig {
-    let pings = (timeout / 4).min(Duration::from_secs(10));
     TransportConfig::default()
         .idle_timeout(timeout)
-        .keep_alive(Some(pings))
+        .keep_alive(Some(pings(timeout)))
+}
+
+/// After how much silence a connection says that it is there.
+fn pings(timeout: Duration) -> Duration {
+    (timeout / 4).min(Duration::from_secs(10))
 }
 
 /// A profile that gives way to everybody else if it is to, and takes at most `cap` of the path.

@@ -229,6 +229,7 @@ async fn supervise(
     };
     take_open_files();
     let status = signals.pass_on(child).await?;
+    dfcp_command::forget_signals();
     Ok((ExitCode::from(code(status)), supervisor))
 }
 

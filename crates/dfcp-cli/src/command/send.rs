@@ -2,6 +2,7 @@
 
 mod arguments;
 mod reach;
+mod silence;
 
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -204,6 +205,7 @@ async fn transfer(
         }
         failure = interrupted() => Err(failure.into()),
         never = slowed(args, &connection) => match never {},
+        never = silence::told(args, &connection) => match never {},
         never = spent(&meter, unspent) => match never {},
     };
     drop(bar);
@@ -265,7 +267,7 @@ async fn spent(meter: &Meter, unspent: &mut Option<code::Unspent>) -> Infallible
     std::future::pending().await
 }
 
-/// How often it is looked whether a rate holds that does not give way.
+/// How often it is looked whether a rate holds that does not give way, and whether the receiver is silent.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Says when such a rate was given up, and to what. Does not end.

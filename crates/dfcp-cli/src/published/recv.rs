@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dfcp::published::{Carrier, Endpoint, EndpointConfig, PORT, Stream, Traffic};
-use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
+use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, enough, interrupted};
 use dfcp_transfer::{Meter, Store, serial};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -91,8 +91,6 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
     let endpoint = Arc::new(bind(job)?);
     let (stop, stopping) = watch::channel(());
     let mut sessions = JoinSet::new();
-    // A signal that comes while another event is dealt with counts as well.
-    let mut request = std::pin::pin!(interrupted());
     let failure = loop {
         tokio::select! {
             stream = endpoint.accept() => {
@@ -117,7 +115,7 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
                     return Ok(code);
                 }
             }
-            failure = &mut request => break failure,
+            failure = interrupted() => break failure,
         }
     };
     let reported = !sessions.is_empty();
@@ -125,7 +123,7 @@ async fn serve(job: Job<'_>) -> Result<u8, Failure> {
     let reports = async { while sessions.join_next().await.is_some() {} };
     tokio::select! {
         () = reports => {}
-        _ = interrupted() => job.output.say(REPORTS_LOST),
+        _ = enough() => job.output.say(REPORTS_LOST),
     }
     let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
     match reported {

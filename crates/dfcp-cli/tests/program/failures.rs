@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::{Bench, bytes, eventually, finish, run};
+use crate::common::{Bench, Receiver, bytes, eventually, finish, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -240,4 +240,22 @@ fn trying_again_is_told_once_while_its_reason_stays() {
     assert_eq!(code, 5, "{said}");
     assert!(report["attempts"].as_u64().unwrap() > 2, "{report}");
     assert_eq!(said.matches("trying again").count(), 1, "{said}");
+}
+
+/// It may be gone or not: the sender cannot know, and waits.
+#[test]
+fn who_waits_for_a_receiver_that_was_killed_is_told_so() {
+    let bench = Bench::new();
+    let mut receiver = bench.receiver(&[]);
+    let mut command = bench.sender();
+    // A pipe that nothing comes through.
+    command.stdin(std::process::Stdio::piped());
+    command.args(["--timeout", "20s", "-"]);
+    command.arg(receiver.address.to_string());
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| Receiver::start_saying(command, "nothing has come"));
+        receiver.says("connected");
+        receiver.kill();
+        drop(sender.join().expect("it says what it waits for"));
+    });
 }

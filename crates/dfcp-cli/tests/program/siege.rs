@@ -138,8 +138,6 @@ fn send(bench: &Bench, receiver: &Receiver, name: &str, size: usize) -> f64 {
 fn bring(bench: &Bench, receiver: &Receiver, file: &Path) -> f64 {
     let start = Instant::now();
     let mut sender = bench.sender();
-    // All places may be taken for a moment.
-    sender.args(["--retry", "2m"]);
     let (code, report, said) = run(sender.arg(file).arg(receiver.address.to_string()));
     assert_eq!(code, 0, "{report} {said}");
     start.elapsed().as_secs_f64()

@@ -339,6 +339,26 @@ fn a_peer_that_takes_nothing_does_not_keep_who_left() {
     assert!(over && took >= idle && took < idle + 2 * SECOND, "{took:?}");
 }
 
+/// A slow reader has as long as it needs: more than an idle timeout in all, and never as long without taking anything.
+#[test]
+fn who_left_waits_while_its_peer_takes_something() {
+    const ALL: u64 = 1_500_000;
+    let idle = 4 * SECOND;
+    let mut config = PairConfig::symmetric(lossy(0.0), 3);
+    config.client = TransportConfig::default().idle_timeout(idle);
+    config.server = config.client.clone().receive_budget(1 << 18);
+    let (mut pair, mut ours, _theirs) = left_after_finishing(config, ALL);
+    let left = pair.now;
+    while !ours.ended && pair.now.saturating_since(left) < 10 * idle {
+        let later = pair.now + SECOND;
+        pair.run_until(SECOND, |pair| pair.now >= later);
+        ours.read_some(&mut pair, 100_000);
+        pair.flush();
+    }
+    assert!(ours.ended && ours.received == ALL, "{ours:?}");
+    assert!(pair.now.saturating_since(left) > 2 * idle);
+}
+
 /// Its acknowledgements say that a round trip takes most of a minute.
 #[test]
 fn a_peer_that_answers_late_is_forgotten_soon_once_it_is_closed() {

@@ -15,6 +15,7 @@ use crate::store::{Ask, Begin, Folder, How, Older, Store};
 use crate::tenants::Tenant;
 use crate::tree::{MIN_GROUP, Value};
 use crate::turns::Going;
+use crate::writers::{Writing, holding};
 
 /// Bytes of a pack that are put on the disk together: what a kill costs of a large file, too.
 const BATCH: usize = MIN_GROUP as usize;
@@ -28,6 +29,8 @@ pub(super) struct Files {
     pub tenant: Arc<Tenant>,
     pub wishes: Wishes,
     pub gate: Arc<Semaphore>,
+    /// Its part of what all sessions write.
+    pub writing: Arc<Writing>,
     /// What it has of the disk.
     pub claim: Arc<Claim>,
     /// Ends with the session: nobody wants any more what takes long to find out.
@@ -204,7 +207,8 @@ impl Files {
             if next > done && (ready >= BATCH || next == list.len()) {
                 let batch: Vec<u8> = bytes.drain(..ready).collect();
                 let (files, part) = (self.clone(), list[done..next].to_vec());
-                match blocking(self.work.begin(), move || Ok(files.put_all(&batch, &part))).await {
+                let put = self.write(move || files.put_all(&batch, &part));
+                match put.await {
                     Ok(put) => outcomes.extend(put),
                     Err(problem) => break problem.message,
                 }
@@ -239,13 +243,29 @@ impl Files {
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return Vec::new();
         };
-        match blocking(self.work.begin(), move || Ok(self.put_all(&[], &list))).await {
+        let files = self.clone();
+        match self.write(move || files.put_all(&[], &list)).await {
             Ok(put) => put,
             Err(problem) => {
                 let failed = |index| (index, Outcome::Error(problem.clone()));
                 wanted.into_iter().map(failed).collect()
             }
         }
+    }
+
+    /// Writes small files when it is this session's turn.
+    async fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        // Who waits here does not wait for the sender.
+        let working = self.work.begin();
+        let place = self
+            .writing
+            .place()
+            .await
+            .ok_or_else(|| Problem::new(ProblemKind::Connection, "the session is over"))?;
+        blocking(working, move || Ok(holding(place, write))).await
     }
 
     fn put_all(&self, bytes: &[u8], list: &[(u64, Hash, bool)]) -> Vec<(u64, Outcome)> {
@@ -453,6 +473,23 @@ mod tests {
     use super::*;
     use crate::message::OnConflict;
 
+    /// A session of this sender with these files.
+    fn files(store: &Arc<Store>, entry: Entry, tenant: Arc<Tenant>, session: Going) -> Files {
+        let progress = Progress::default();
+        Files {
+            store: store.clone(),
+            entries: Arc::new(vec![entry]),
+            claim: store.claim(&[], &[], &progress).unwrap(),
+            progress,
+            tenant,
+            wishes: Wishes::default(),
+            gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            writing: Arc::new(store.writers.begin()),
+            session,
+            work: Work::default(),
+        }
+    }
+
     /// What a broken-off session left is used, unless the sender wants to send all of it, or nobody wants it.
     #[tokio::test]
     async fn what_is_there_of_a_file_that_differs_is_used_as_its_sender_wants() {
@@ -472,32 +509,19 @@ mod tests {
             .write(&vec![7; MIN_GROUP as usize], 0, || true)
             .unwrap();
         drop(partial);
-        let (alive, progress) = (store.sessions.begin(), Progress::default());
-        let claim = store.claim(&[], &[], &progress).unwrap();
-        let entries = Arc::new(vec![entry]);
+        let alive = store.sessions.begin();
         for (anew, is_over, used) in [
             (false, false, true),
             (true, false, false),
             (false, true, false),
             (false, false, true),
         ] {
-            let files = Files {
-                store: store.clone(),
-                entries: entries.clone(),
-                progress: progress.clone(),
-                tenant: tenant.clone(),
-                wishes: Wishes {
-                    anew,
-                    ..Wishes::default()
-                },
-                gate: Arc::new(Semaphore::new(1)),
-                claim: claim.clone(),
-                session: match is_over {
-                    true => store.sessions.begin().going(),
-                    false => alive.going(),
-                },
-                work: Work::default(),
+            let session = match is_over {
+                true => store.sessions.begin().going(),
+                false => alive.going(),
             };
+            let mut files = files(&store, entry.clone(), tenant.clone(), session);
+            files.wishes.anew = anew;
             match files.differs(0, None).await {
                 Examined::Partial(partial) => {
                     assert!(used);
@@ -507,5 +531,35 @@ mod tests {
                 _ => panic!("it is to come"),
             }
         }
+    }
+
+    /// However many sessions there are.
+    #[test]
+    fn small_files_are_written_when_there_is_a_place_for_one_more_who_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap());
+        let entry = Entry {
+            path: "x".into(),
+            ..Entry::default()
+        };
+        let alive = store.sessions.begin();
+        let files = files(&store, entry, Tenant::new([1; 32]), alive.going());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let mut held = Vec::new();
+            while let Some(place) = store.writers.free_place() {
+                held.push(place);
+            }
+            let list = vec![(0, Hash(blake3::hash(b"").into()), true)];
+            let put = tokio::spawn(files.put_empty(list));
+            tokio::task::yield_now().await;
+            // What was begun before by the only thread is done with this.
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            assert!(!dir.path().join("x").exists());
+            held.pop();
+            assert_eq!(put.await.unwrap(), [(0, Outcome::Done)]);
+            assert!(dir.path().join("x").exists());
+        });
     }
 }

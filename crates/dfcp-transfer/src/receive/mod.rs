@@ -25,6 +25,7 @@ use crate::{Error, FAILED};
 use dfcp::{Connection, SendStream};
 pub(crate) use listing::read_offer;
 pub use pipe::receive_into;
+pub(crate) use session::MAX_ACTIVE;
 use session::Session;
 use silence::Seen;
 use tokio::io::AsyncWriteExt;

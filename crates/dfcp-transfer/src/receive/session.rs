@@ -28,7 +28,7 @@ use announced::Announcement;
 use held::Held;
 
 /// Objects that are written at a time, and files that are looked at.
-pub(super) const MAX_ACTIVE: usize = 8;
+pub(crate) const MAX_ACTIVE: usize = 8;
 /// How often the sender hears how much has arrived, at most: as often as a progress bar is drawn.
 const TELLING: Duration = Duration::from_millis(200);
 /// Lists of holes that have not been dealt with: 1 MiB. More wait until a disk that is slower than the network
@@ -124,6 +124,7 @@ impl<'a> Session<'a> {
             tenant,
             wishes,
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            writing: Arc::new(ledger.store.writers.begin()),
             claim,
             session: alive.going(),
             work: Work::default(),
@@ -401,6 +402,7 @@ impl<'a> Session<'a> {
         }
         self.come.clear();
         self.alive = None;
+        self.files.writing.end();
         // Without a connection every task ends.
         while let Some(done) = self.tasks.join_next().await {
             match done {

@@ -35,16 +35,14 @@ pub(super) fn transport(timeout: Duration, cap: Option<Rate>, background: bool) 
 pub(super) async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let interrupted = interrupted();
-    tokio::pin!(interrupted);
     let result = tokio::select! {
         biased;
-        failure = &mut interrupted => return Err(failure),
+        failure = interrupted() => return Err(failure),
         result = work => result,
     };
     // Who interrupts this interrupts ssh, too, and that is no failure of ssh.
     if result.is_err()
-        && let Ok(failure) = tokio::time::timeout(SAME_SIGNAL, interrupted).await
+        && let Ok(failure) = tokio::time::timeout(SAME_SIGNAL, interrupted()).await
     {
         return Err(failure);
     }

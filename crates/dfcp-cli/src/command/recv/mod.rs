@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dfcp::feedback::EachRoundTrip;
 use dfcp::{Application, Endpoint, EndpointConfig, StaticKey, TransportConfig};
-use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted};
+use dfcp_command::{Failure, Kind, Profile, block_on, enough, fail, interrupted};
 use dfcp_meet::Code;
 use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
@@ -276,8 +276,6 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     notify::ready();
     let ending = Ending::default();
     let mut sessions = JoinSet::new();
-    // Heard from here on without a gap: a signal that comes while another event is dealt with counts as well.
-    let mut request = std::pin::pin!(interrupted());
     let failure = loop {
         tokio::select! {
             incoming = endpoint.accept() => {
@@ -310,7 +308,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                     return Ok(code);
                 }
             }
-            failure = &mut request => break failure,
+            failure = interrupted() => break failure,
         }
     };
     notify::stopping();
@@ -322,7 +320,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
             true => Ok(failure.kind as u8),
             false => Err(failure),
         },
-        again = interrupted() => {
+        again = enough() => {
             args.output.say(REPORTS_LOST);
             Ok(again.kind as u8)
         }

@@ -83,10 +83,11 @@ impl Peer {
         })
     }
 
-    /// One in each round, from eight addresses in turn.
-    pub fn each(siege: &Siege<'_>, rounds: u32, net: u8) -> impl Iterator<Item = Self> {
+    /// One in each round, from eight addresses in turn. Who finds no place tries again, so that no attack is over
+    /// before it began.
+    pub fn each(siege: &Siege<'_>, rounds: usize, net: u8) -> impl Iterator<Item = Self> {
         let connect = move |round| Self::connect(siege, net, (round % 8) as u8 + 1);
-        siege.rounds(rounds).filter_map(connect)
+        siege.rounds(u32::MAX).filter_map(connect).take(rounds)
     }
 
     pub fn send(&mut self, frame: &Frame<'_>) {
