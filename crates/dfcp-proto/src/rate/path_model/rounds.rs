@@ -409,7 +409,7 @@ impl PathModel {
                 self.loss.postpone(now, settled);
             }
             // Loss that ends when less is sent for a while than was refused before: a policer's bucket is not empty then.
-            LossCause::Path(loss) if self.refused_again(now, &test, loss) => {}
+            LossCause::Path(loss) if self.is_refusal(now, &test, loss) => self.keep_to_cap(now),
             LossCause::Path(loss) => {
                 self.loss.verify(loss);
                 // As long as nobody knew, what was delivered passed for all that the path carries.
@@ -443,22 +443,22 @@ impl PathModel {
 
     /// Whether `test` began at more than the path refused of late and lost no more than the path does by itself, `loss`:
     /// then it refused that again.
-    fn refused_again(&mut self, now: Instant, test: &LossTest, loss: f64) -> bool {
-        let known = self.loss.mean;
+    fn is_refusal(&self, now: Instant, test: &LossTest, loss: f64) -> bool {
         let (rate, carried) = (test.tested(), test.carried_at_alarm());
-        let exceeded = |cap: &RateCap| cap.was_exceeded(now, rate, carried);
-        let Some(cap) = self.cap.filter(exceeded) else {
-            return false;
-        };
-        if loss > known + tolerance(known) {
-            return false;
-        }
-        let cap = cap.refused_again(now);
-        self.estimate = self.estimate.min(cap.rate(now));
-        self.cap = Some(cap);
+        let known = self.loss.mean;
+        loss <= known + tolerance(known)
+            && self
+                .cap
+                .is_some_and(|cap| cap.was_exceeded(now, rate, carried))
+    }
+
+    /// The rate that the cap is at was refused once more.
+    fn keep_to_cap(&mut self, now: Instant) {
+        self.cap = self.cap.map(|cap| cap.refused_again(now));
+        let most = self.cap.map_or(f64::INFINITY, |cap| cap.rate(now));
+        self.estimate = self.estimate.min(most);
         self.loss.begin_again();
         self.hold_probes(now);
-        true
     }
 
     /// Goes on as before a loss test, if there is one.

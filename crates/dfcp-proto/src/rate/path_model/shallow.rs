@@ -300,11 +300,8 @@ impl RateCap {
 
     /// The same rate was refused again: it takes twice as long to come back to it.
     pub(super) fn refused_again(self, now: Instant) -> Self {
-        let longer = match self.again {
-            0 => 1.0,
-            again if again <= RETURN_DOUBLINGS => 2.0,
-            _ => 1.0,
-        };
+        let doubles = (1..=RETURN_DOUBLINGS).contains(&self.again);
+        let longer = if doubles { 2.0 } else { 1.0 };
         Self {
             since: now,
             back_after: longer * self.back_after,
