@@ -104,19 +104,22 @@ pub(super) struct Confirm {
     /// No two repeats further apart than this: a round trip, in which an answer would come.
     max_repeat: Duration,
     due: u8,
-    /// The answer to one of the SYNs that left together, until another one's comes.
-    half: Option<PairHalf>,
+    /// The answers to the SYNs that left together.
+    train: Vec<TrainAnswer>,
 }
 
+/// See [`train_rate`].
+const MOST_OF_MEAN: u64 = 2;
+
 /// What a server said of one of the SYNs that left together.
-struct PairHalf {
+struct TrainAnswer {
     cookie: [u8; COOKIE_LEN],
     attempt: u8,
     size: u16,
     received_at: u32,
 }
 
-impl PairHalf {
+impl TrainAnswer {
     fn of(synack: &SynAck<'_>) -> Option<Self> {
         (usize::from(synack.attempt) < TRAIN).then_some(Self {
             cookie: synack.cookie,
@@ -126,21 +129,30 @@ impl PairHalf {
         })
     }
 
-    /// The rate of a path that draws the two so far apart; `None` where it swapped them. The one between
-    /// them of which nothing was heard is taken for carried: its answer may be what was lost, and if it was
-    /// not carried, the rate is no more than twice too high. A first flight takes half a round trip at that
-    /// rate, so the path then carries it in a whole one.
-    fn rate_with(&self, other: &Self) -> Option<Rate> {
-        let (first, second) = match self.attempt < other.attempt {
-            true => (self, other),
-            false => (other, self),
-        };
-        let apart = second.received_at.wrapping_sub(first.received_at);
+    /// The rate of a path that draws this one and a later one so far apart; `None` where it swapped them.
+    fn rate_until(&self, second: &Self) -> Option<Rate> {
+        let apart = second.received_at.wrapping_sub(self.received_at);
         // Half of the clock's range back is before.
-        let in_order = apart < u32::MAX / 2 && first.size == second.size;
-        let bits = u64::from(second.size) * 8 * u64::from(second.attempt - first.attempt);
+        let in_order = apart < u32::MAX / 2 && self.size == second.size;
+        let bits = u64::from(second.size) * 8 * u64::from(second.attempt - self.attempt);
         in_order.then(|| Rate::from_bps(bits * 1_000_000 / u64::from(apart.max(1))))
     }
+}
+
+/// The rate of a path that draws a train apart as these answers say. Packets arrive late by chance, each by
+/// itself: so it is that of the neighbours that are closest, but no more than twice that of the first and the last.
+/// One between them of which nothing was heard is taken for carried: its answer may be what was lost, and if it was
+/// not carried, the rate is twice too high as well. A first flight takes half a round trip at that rate, so the path
+/// then carries it in a whole one.
+fn train_rate(train: &[TrainAnswer]) -> Option<Rate> {
+    let [first, .., last] = train else {
+        return None;
+    };
+    let mean = first.rate_until(last)?;
+    let neighbours = train.windows(2);
+    let rates = neighbours.filter_map(|pair| pair[0].rate_until(&pair[1]));
+    let most = Rate::from_bps(mean.as_bps().saturating_mul(MOST_OF_MEAN));
+    rates.max().map(|rate| rate.clamp(mean, most))
 }
 
 impl fmt::Debug for Confirm {
@@ -250,7 +262,7 @@ impl Connection {
             next: now,
             max_repeat: rtt.clamp(ACK_REPEAT, MAX_REPEAT),
             due: ACK_COPIES,
-            half: PairHalf::of(synack),
+            train: TrainAnswer::of(synack).into_iter().collect(),
         });
         self.out.path.rtt.update(rtt, Duration::ZERO);
         self.establish(now, answer.session, answer.mtu);
@@ -268,7 +280,7 @@ impl Connection {
         };
         let facts = Facts::of(synack);
         if facts == confirm.facts {
-            return self.complete_pair(now, synack);
+            return self.learn_train(now, synack);
         }
         let (Some(sent), Some(left)) = (confirm.side.sent(synack), confirm.left.checked_sub(1))
         else {
@@ -297,21 +309,23 @@ impl Connection {
 
     /// The server's word on another one of the SYNs that left together. It repeats the cookie of the
     /// first answer, so only who sees the packets can forge it, and who sees them can delay them: it
-    /// chooses the first flight, within bounds, and once.
-    fn complete_pair(&mut self, now: Instant, synack: &SynAck<'_>) {
+    /// chooses the first flight, within bounds, and [`TRAIN`] less one times at most.
+    fn learn_train(&mut self, now: Instant, synack: &SynAck<'_>) {
         let Some(confirm) = self.confirm.as_mut() else {
             return;
         };
-        let (half, other) = (confirm.half.as_ref(), PairHalf::of(synack));
-        let (Some(half), Some(other)) = (half, other) else {
+        let train = &mut confirm.train;
+        let (known, next) = (train.first(), TrainAnswer::of(synack));
+        let (Some(known), Some(next)) = (known, next) else {
             return;
         };
-        if other.cookie != half.cookie || other.attempt == half.attempt {
+        let is_new = train.iter().all(|answer| answer.attempt != next.attempt);
+        if next.cookie != known.cookie || !is_new {
             return;
         }
-        let rate = half.rate_with(&other);
-        confirm.half = None;
-        if let Some(rate) = rate {
+        train.push(next);
+        train.sort_by_key(|answer| answer.attempt);
+        if let Some(rate) = train_rate(train) {
             self.out.path.on_pair(now, rate);
         }
     }

@@ -347,16 +347,18 @@ impl PathModel {
         }
     }
 
-    /// Takes what the handshake's packet pair showed, bytes per second. Jitter and other traffic draw
-    /// pairs apart: one that looks slow says nothing.
+    /// Takes what the handshake's packets showed, bytes per second; more of them show more. Jitter and other
+    /// traffic draw them apart: a path that looks slow says nothing.
     pub(super) fn plan_first_flight(&mut self, rate: f64) {
         let packets = FLIGHT_SHARE * self.rtt * rate / self.packet;
-        if packets >= INITIAL_WINDOW && !self.yields {
-            self.first = FirstFlight {
+        let is_fast = packets >= INITIAL_WINDOW && !self.yields;
+        self.first = match is_fast {
+            true => FirstFlight {
                 packets: packets.min(MAX_FIRST_FLIGHT),
                 rate: Some(rate),
-            };
-        }
+            },
+            false => FirstFlight::default(),
+        };
     }
 
     /// Bytes per second while nothing is known of the bottleneck: as the first flight leaves, then twice
