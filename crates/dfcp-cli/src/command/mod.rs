@@ -263,10 +263,18 @@ fn bounded(profile: Profile, cap: Option<Rate>, gives_way: bool) -> Profile {
     }
 }
 
+/// Two round trips and more of 1 Gbit/s at 200 ms, 25 MB each: a block from which packets are lost is open for two.
+const FILE_CREDIT: u64 = 64 << 20;
+/// What all that bring files have of a server's memory. One alone has a quarter of it and its floor ahead, three
+/// quarters of [`FILE_CREDIT`].
+const FILES_MEMORY: u64 = 192 << 20;
+
 /// The transport's settings for files; silence of `timeout` ends a connection.
 fn transport(timeout: Duration) -> TransportConfig {
     lasting(timeout)
         .application(Application::FILES)
+        .receive_budget(FILE_CREDIT)
+        .send_buffer(FILE_CREDIT)
         .datagram_buffer(0) // files need none
         // What `dfcp send` makes; the rest is but work for a stranger to ask for.
         .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])

@@ -71,6 +71,7 @@ impl Pair {
         Policy {
             scheduler: &Repeat,
             loss: Loss::known(0.0),
+            awaits_all: false,
         }
     }
 

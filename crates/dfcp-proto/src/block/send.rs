@@ -527,7 +527,7 @@ impl SendChannel {
         self.blocks.get(&offset).is_some_and(|block| {
             // Who says something more still waits for the answer to what he said before.
             let is_message = self.id.is_message(block.len());
-            let view = block.view(is_message || self.is_awaited());
+            let view = block.view(is_message || policy.awaits_all || self.is_awaited());
             block.may_send() && policy.wants_symbol(&view)
         })
     }

@@ -18,6 +18,10 @@ use crate::wire::PATH_DATA_LEN;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Open blocks hold a connection up if they leave less than this part of what may be held. The rest is for what
+/// is complete and on its way from one buffer to another.
+const HELD_UP: u64 = 4;
+
 /// What flows towards the peer.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -32,6 +36,8 @@ pub(super) struct Outgoing {
     /// The peer's credit and what we used of it.
     pub max_data: u64,
     pub charged: u64,
+    /// The most credit that there was at once.
+    pub most_credit: u64,
     /// Bytes before the limit of each stream that the peer asks to leave alone.
     pub withheld: u64,
     /// Of blocks that have arrived, no more than the next ones may need.
@@ -86,12 +92,14 @@ impl Outgoing {
             redundancy: Redundancy {
                 scheduler: profile.scheduler.make(),
                 loss: LossEstimator::new(profile.loss_rules.estimate),
+                held_up: None,
             },
             control: VecDeque::new(),
             queue: SendQueue::new(),
             datagrams: DatagramQueue::default(),
             max_data: 0,
             charged: 0,
+            most_credit: 0,
             withheld: 0,
             buffers: Buffers::default(),
             buffered: 0,
@@ -123,6 +131,25 @@ impl Outgoing {
         self.buffers.trim(self.buffered);
     }
 
+    /// Bytes of blocks that were begun and are not known to have arrived.
+    fn open(&self) -> u64 {
+        self.buffered.saturating_sub(self.unsent)
+    }
+
+    /// The peer grants so much in all.
+    pub fn raise_max_data(&mut self, limit: u64) {
+        self.max_data = limit;
+        let done = self.charged.saturating_sub(self.open());
+        self.most_credit = self.most_credit.max(limit.saturating_sub(done));
+    }
+
+    /// Whether open blocks have most of what this side or the peer may hold: nothing can follow them then. What
+    /// the peer's application has not taken yet is none of them.
+    pub fn is_held_up(&self, send_buffer: u64) -> bool {
+        let room = self.most_credit.min(send_buffer);
+        room > 0 && self.open() >= room - room / HELD_UP
+    }
+
     /// Whether channels may have symbols to send.
     pub fn has_symbols_ready(&self) -> bool {
         self.queue.is_ready() || self.split.is_some()
@@ -134,6 +161,8 @@ impl Outgoing {
 pub(super) struct Redundancy {
     pub scheduler: Box<dyn BlockScheduler>,
     pub loss: LossEstimator,
+    /// When open blocks last had so much of what may be held that nothing could follow them.
+    pub held_up: Option<Instant>,
 }
 
 impl Redundancy {
@@ -141,6 +170,7 @@ impl Redundancy {
         Policy {
             scheduler: &*self.scheduler,
             loss: self.loss.estimate(),
+            awaits_all: self.held_up.is_some(),
         }
     }
 }

@@ -241,7 +241,7 @@ impl Connection {
         self.exporter = Some(session.exporter);
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
-        self.out.max_data = params.max_data;
+        self.out.raise_max_data(params.max_data);
         self.inc.policy = self.config.feedback(params.feedback);
         let window = Some(params.receive_packets).filter(|&packets| packets > 0);
         self.out.receive_window = window.filter(|_| self.out.feedback.receive_window().is_some());

@@ -274,7 +274,7 @@ impl Connection {
             Frame::Datagram(datagram) => self.on_datagram(datagram),
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {
-                    self.out.max_data = limit;
+                    self.out.raise_max_data(limit);
                     self.out.queue.unblock();
                 }
             }

@@ -13,6 +13,9 @@ impl Connection {
             return None;
         }
         self.out.queue.release(now);
+        let rtt = self.out.path.rtt.smoothed();
+        let held_up = &mut self.out.redundancy.held_up;
+        held_up.take_if(|since| *since + rtt < now);
         let probing = self.out.probes_due > 0;
         let ready = self.out.queue.is_ready();
         if !probing && self.has_data_ready() {
@@ -22,7 +25,10 @@ impl Connection {
         if let Some(split) = &self.out.split {
             return Some((split.channel, split.symbol));
         }
-        let picked = (probing || ready).then(|| self.pick(now)).flatten();
+        let mut picked = (probing || ready).then(|| self.pick(now)).flatten();
+        if picked.is_none() && self.begins_to_wait(now) {
+            picked = self.pick(now);
+        }
         if picked.is_some() {
             return picked;
         }
@@ -30,6 +36,25 @@ impl Connection {
         self.out.path.on_idle();
         let mut senders = self.channels.senders().filter(|_| probing);
         senders.find_map(|(id, send)| Some((id, send.probe()?)))
+    }
+
+    /// Nothing may leave: open blocks get what the last ones get if they hold up what follows, until that was not
+    /// so for a round trip. True if that begins.
+    fn begins_to_wait(&mut self, now: Instant) -> bool {
+        if !self.out.is_held_up(self.config.send_buffer) {
+            return false;
+        }
+        if self.out.redundancy.held_up.replace(now).is_some() {
+            return false;
+        }
+        let policy = self.out.redundancy.policy();
+        let mut open = Vec::new();
+        for (id, send) in self.channels.senders_mut() {
+            send.refresh_all(policy);
+            open.push(id);
+        }
+        open.into_iter().for_each(|id| self.activate(id));
+        true
     }
 
     /// Serves channels by priority, and those of one priority in turn.

@@ -67,6 +67,8 @@ pub struct Policy<'a> {
     pub scheduler: &'a dyn BlockScheduler,
     /// How the path loses packets.
     pub loss: Loss,
+    /// Nothing can follow until open blocks are complete: all of them are waited for.
+    pub awaits_all: bool,
 }
 
 impl Policy<'_> {

@@ -5,7 +5,7 @@ use crate::common::{
 };
 use dfcp_proto::rate::{PathModel, Tokens};
 use dfcp_proto::scheduler::{Deficit, Rounding, Window};
-use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId, TransportConfig};
+use dfcp_proto::{ChannelKind, Instant, Profile, Rate, SchemeId, TransportConfig};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::net::SocketAddr;
 
@@ -309,4 +309,39 @@ fn a_sender_keeps_to_the_codes_and_sizes_that_the_receiver_takes() {
         let flows = std::slice::from_mut(&mut flow);
         assert!(run_flows(&mut pair, flows, 30 * SECOND), "{code:?}");
     }
+}
+
+/// An object of 25 MB over 50 Mbit/s, 200 ms and 5 % loss to a receiver that holds so much; how long it took, and
+/// the symbols sent for each that carried data.
+fn to_receiver_of(budget: u64) -> (f64, f64) {
+    let path = LinkConfig {
+        loss: 0.05.into(),
+        ..link(50, 200)
+    };
+    let config = PairConfig {
+        server: TransportConfig::default().receive_budget(budget),
+        ..PairConfig::symmetric(path, 1)
+    };
+    let mut pair = transfer(config, ChannelKind::Object, 25_000_000, 60 * SECOND);
+    let took = pair.now.saturating_since(Instant::ZERO).as_secs_f64();
+    let stats = pair.connection(Side::Client).stats();
+    let (source, repair) = (stats.source_symbols_sent, stats.repair_symbols_sent);
+    (took, (source + repair) as f64 / source as f64)
+}
+
+/// Of two round trips' worth of credit blocks that wait for a repair, sent once their loss is known, have the half.
+#[test]
+fn who_holds_less_than_two_round_trips_gets_repairs_ahead_of_losses() {
+    let (ample, usual) = to_receiver_of(32 << 20);
+    let (scarce, more) = to_receiver_of(2 << 20);
+    println!("{ample} s, {usual} a symbol; {scarce} s, {more} a symbol");
+    assert!(
+        scarce < 1.2 * ample,
+        "{scarce} s, {ample} s with ample credit"
+    );
+    assert!(
+        usual < 1.08,
+        "{usual} symbols sent for each with ample credit"
+    );
+    assert!(more < 1.15, "{more} symbols sent for each");
 }

@@ -15,7 +15,7 @@ use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
 
 use super::proxy::place::Place as PortPlace;
-use super::{Output, REPORTS_LOST, code, farewell, take_open_files};
+use super::{FILES_MEMORY, Output, REPORTS_LOST, code, farewell, take_open_files};
 use crate::allowed::{Allowed, Who};
 use crate::config;
 use crate::door::Door;
@@ -231,6 +231,7 @@ fn bind(
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
             .transport(transport.clone())
+            .memory(FILES_MEMORY)
             .authorize(move |key| door.admission(key));
         Endpoint::bind(config)
     })

@@ -355,6 +355,7 @@ fn bind(
         let parts = parts.clone();
         EndpointConfig::server(key.clone(), address)
             .transport(transport.clone())
+            .memory(settings.memory(&transport))
             // Links have places of their own.
             .max_connections(whole.max_connections as usize + links)
             .authorize(move |key| parts.admission(key))

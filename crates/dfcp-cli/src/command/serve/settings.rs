@@ -10,7 +10,7 @@ use crate::command::proxy::desk::Grants;
 use crate::command::proxy::place::Place;
 use crate::command::proxy::{fits, sealed};
 use crate::command::recv::Taking;
-use crate::command::{rendezvous, transport, tun};
+use crate::command::{FILES_MEMORY, rendezvous, transport, tun};
 use crate::config::Text;
 use crate::log::Form;
 use crate::net::Listen;
@@ -181,5 +181,13 @@ impl Settings {
             Some(_) => dfcp_tun::beside_others(shared),
             None => shared,
         })
+    }
+
+    /// What all connections of the port together may hold of what they receive.
+    pub fn memory(&self, transport: &TransportConfig) -> u64 {
+        match (&self.proxy, &self.recv) {
+            (None, Some(_)) => FILES_MEMORY,
+            _ => 4 * transport.max_receive(),
+        }
     }
 }

@@ -41,6 +41,7 @@ fn policy(scheduler: &InTurn) -> Policy<'_> {
     Policy {
         scheduler,
         loss: Loss::known(0.0),
+        awaits_all: false,
     }
 }
 
