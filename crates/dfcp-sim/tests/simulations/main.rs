@@ -10,6 +10,7 @@ mod rate_control;
 mod runs;
 mod scenarios;
 mod sharing;
+mod slow_paths;
 mod validation;
 
 /// Within `tolerance`, a share, of what is expected.

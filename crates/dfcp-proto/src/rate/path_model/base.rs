@@ -4,7 +4,7 @@ use super::tuning::base::*;
 use crate::time::{Duration, Instant};
 
 /// Least delay, seconds, that is remembered for `memory` after it was last seen. Then a drain is due; what it
-/// does not show within [`DRAIN_TIME`] is gone, and the least delay since the drain was due takes its place.
+/// does not show in its time is gone, and the least delay since the drain was due takes its place.
 ///
 /// Senders that share a queue saw it empty at the same time. So their memories end at the same time, too, and
 /// they drain it together, as those of BBR do in ProbeRTT.
@@ -33,8 +33,8 @@ impl Base {
         }
     }
 
-    /// Takes a delay and returns how far it lies above the base.
-    pub(super) fn update(&mut self, now: Instant, delay: f64) -> f64 {
+    /// Takes a delay and returns how far it lies above the base. A drain that is due takes `wait` to show it.
+    pub(super) fn update(&mut self, now: Instant, delay: f64, wait: Duration) -> f64 {
         let half_from = *self.half_from.get_or_insert(now);
         if delay < self.least() + NEAR {
             self.seen = now;
@@ -46,7 +46,7 @@ impl Base {
             false => f64::INFINITY,
         };
         let is_half_over = now.saturating_since(half_from) > self.memory / 2;
-        if unseen > self.memory + DRAIN_TIME {
+        if unseen > self.memory + wait {
             (self.current, self.previous) = (self.since_due, self.since_due);
             (self.seen, self.half_from) = (now, Some(now));
         } else if is_half_over && self.current < self.previous + NEAR {
@@ -90,7 +90,7 @@ mod tests {
     fn see(base: &mut Base, (from, to): (u64, u64), delay: f64) -> f64 {
         let mut above = 0.0;
         for ms in (from..to).step_by(10) {
-            above = base.update(at(ms), delay);
+            above = base.update(at(ms), delay, DRAIN_TIME);
         }
         above
     }
@@ -120,10 +120,24 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_that_takes_longer_is_waited_for() {
+        let mut base = Base::new(MEMORY);
+        see(&mut base, (0, 1000), 0.020);
+        let longer = 2 * DRAIN_TIME;
+        let mut above = |ms| base.update(at(ms), 0.050, longer);
+        let last = (1000..7990).step_by(10).map(&mut above).last();
+        assert!(
+            last.is_some_and(|above| (above - 0.030).abs() < 1e-9),
+            "{last:?}"
+        );
+        assert!(above(8010).abs() < 1e-9);
+    }
+
+    #[test]
     fn a_base_that_creeps_up_is_followed() {
         let mut base = Base::new(MEMORY);
         for ms in (0..60_000).step_by(10) {
-            base.update(at(ms), 0.020 + ms as f64 / 6e6);
+            base.update(at(ms), 0.020 + ms as f64 / 6e6, DRAIN_TIME);
         }
         assert!(base.least() > 0.029, "{}", base.least());
     }

@@ -14,7 +14,7 @@
 
 use super::base::Base;
 use super::samples::Samples;
-use super::tuning::base::{DOUBT_AT_MOST, MEMORY, NEAR, ROUND_TRIP_MEMORY};
+use super::tuning::base::*;
 use super::tuning::delay::*;
 use crate::rate::AckPoint;
 use crate::rate::path_history::BaseDelay;
@@ -116,7 +116,8 @@ impl DelayEstimator {
         service: Service,
     ) -> f64 {
         let before = self.base.least();
-        let one_way = self.base.update(now, ack.one_way_delay());
+        let wait = longest_drain(ack.one_way_delay() - before, least_trip);
+        let one_way = self.base.update(now, ack.one_way_delay(), wait);
         if let Some(last) = self.last.replace(*ack) {
             let difference = service.unexplained(&last, ack, self.base.least());
             self.count = self.count.saturating_add(1);
@@ -128,7 +129,7 @@ impl DelayEstimator {
         if rise.is_finite() && rise > 0.0 {
             self.floor = (self.floor - rise).max(0.0);
         }
-        let there_and_back = self.round_trip.update(now, round_trip);
+        let there_and_back = self.round_trip.update(now, round_trip, wait);
         // The handshake's packets are smaller.
         self.unseen =
             (self.round_trip.least() - least_trip - service.time_of(service.packet)).max(0.0);
@@ -248,6 +249,14 @@ impl DelayEstimator {
         self.certain_at = Some(now);
         self.doubt_after = (2 * self.doubt_after).min(DOUBT_AT_MOST);
     }
+}
+
+/// How long a drain may take that empties a queue of `queue` seconds, which begins to be heard of, and is over, a round
+/// trip later.
+fn longest_drain(queue: f64, round_trip: f64) -> Duration {
+    let seconds = 2.0 * round_trip + EMPTIED * queue;
+    let most = DOUBT_AT_MOST.as_secs_f64();
+    Duration::from_secs_f64(seconds.clamp(DRAIN_TIME.as_secs_f64(), most))
 }
 
 /// The highest round trip of the last five to ten seconds.

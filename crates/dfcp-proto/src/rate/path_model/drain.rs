@@ -12,7 +12,7 @@ use super::loss_cause::Blame;
 use super::tuning::drain::*;
 use super::tuning::look;
 use super::tuning::loss::{CERTAIN, MOST_OF_ROUND};
-use super::tuning::queue::MIN_BUSY;
+use super::tuning::queue::{MIN_BUSY, OVERSHOOT};
 use super::tuning::spans;
 use super::{Mode, PathModel};
 use crate::rate::AckPoint;
@@ -238,17 +238,24 @@ impl PathModel {
         };
         let (rate, queue) = (share * delivered, delay.max(self.delay.unseen()));
         let emptied = self.rtt + queues * queue;
-        let counts = rate * (spans::MOST - emptied) > LEAST_PACKETS * self.packet;
+        let mut longest = spans::MOST;
+        let counts = rate * (longest - emptied) > LEAST_PACKETS * self.packet;
         let (kind, rate, empty, length) = if lost > DEEP_FROM && counts {
             let counted = (PACKETS * self.packet / rate).max(self.round_trip_span());
             (kind, rate, emptied, emptied + counted.max(least))
         } else if is_due && matches!(self.mode, Mode::Cruise(_)) && !self.is_long(self.queue()) {
-            let length = self.rtt + DRAIN_QUEUES * delay;
-            (Kind::Shallow, DRAIN_GAIN * self.estimate, 0.0, length)
+            // No longer than anything is measured, unless it takes longer to empty this sender's own queue, as where a few
+            // packets take a second.
+            let packet = self.path_packet_time(1.0);
+            let own = delay.min(OVERSHOOT * self.target()) + packet;
+            let gain = (1.0 - own / spans::MOST).clamp(SHARE, DRAIN_GAIN);
+            longest = longest.max(own / (1.0 - gain));
+            let length = self.rtt + (delay + packet) / (1.0 - gain);
+            (Kind::Shallow, gain * self.estimate, 0.0, length)
         } else {
             return;
         };
-        let length = length.min(spans::MOST);
+        let length = length.min(longest);
         let after = |seconds: f64| now + Duration::from_secs_f64(seconds);
         let settled = self.settled(delay);
         match &mut self.mode {

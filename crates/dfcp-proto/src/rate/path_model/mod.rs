@@ -432,9 +432,16 @@ impl PathModel {
         }
         self.follow_drain(now, ack, delay);
         if !matches!(self.mode, Mode::Yield(_)) {
-            let least = bounds::MIN_WINDOW * self.packet / self.rtt.max(bounds::MIN_WINDOW_TIME);
-            self.estimate = self.estimate.max(least);
+            self.estimate = self.estimate.max(self.least_rate());
         }
+    }
+
+    /// What is sent however little the path seems to carry, bytes per second.
+    fn least_rate(&self) -> f64 {
+        let time = self
+            .smoothed_rtt
+            .clamp(bounds::MIN_WINDOW_TIME, bounds::SLOWEST_WINDOW_TIME);
+        bounds::MIN_WINDOW * self.packet / self.rtt.max(time)
     }
 
     /// Start-up is over.

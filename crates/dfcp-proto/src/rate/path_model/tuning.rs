@@ -102,9 +102,11 @@ pub(super) mod spans {
 pub(super) mod bounds {
     /// Never slower than this many packets in a round trip (RFC 5681 §3.1: a sender's least after a
     /// loss, so that acknowledgements are not delayed) or in this time, whichever is longer: on a short
-    /// path even one packet a round trip may be a flood.
+    /// path even one packet a round trip may be a flood. A round trip counts with its queue, which so many packets may
+    /// make on a slow path, up to a second: the least time after which TCP repeats one (RFC 6298 §2.4).
     pub const MIN_WINDOW: f64 = 2.0;
     pub const MIN_WINDOW_TIME: f64 = 0.25;
+    pub const SLOWEST_WINDOW_TIME: f64 = 1.0;
     /// Packets in flight beyond what rate and delay ask for: the two of a least window, twice.
     pub const SPARE_WINDOW: f64 = 4.0;
     /// Seconds of data that may be in flight, in smoothed round trips: loss is noticed an eighth late,
@@ -250,7 +252,9 @@ pub(super) mod base {
     /// The same of the least round trip, from which windows follow: twice as long, as one that grew with the queue that
     /// it makes would know no end where a link nearly stands still.
     pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
-    /// And then for the longest drain ([`super::spans::MOST`]).
+    /// And then for a drain, the longest of a path that is neither slow nor long ([`super::spans::MOST`]) at least: at the
+    /// gains of a drain, and of a queue that is long, one is empty within five times its length.
+    pub const EMPTIED: f64 = 5.0;
     pub const DRAIN_TIME: Duration = Duration::from_secs(1);
     /// Longest time between looks for a queue that the base may hide, which is the memory doubled three times: a route
     /// that became longer and loses much costs a deep drain in 40 s.
@@ -261,10 +265,9 @@ pub(super) mod base {
 pub(super) mod drain {
     use crate::time::Duration;
 
-    /// Gain of a shallow drain, and how long it may take, in queues beyond a round trip: at that gain a queue is
-    /// empty after five times its length. It is over at a quarter of the least target.
+    /// Most gain of a shallow drain: at that gain a queue is empty after five times its length. It is less where that takes
+    /// too long, but no less than a deep one's. It is over at a quarter of the least target.
     pub const DRAIN_GAIN: f64 = 0.8;
-    pub const DRAIN_QUEUES: f64 = 5.0;
     pub const DRAINED: f64 = 0.000_5;
     /// Loss from which on a drain is deep: so much would leave those who answer loss no window.
     pub const DEEP_FROM: f64 = super::loss::NO_WINDOW;
