@@ -9,8 +9,8 @@ fn path((rate, rtt, queue, loss): (u32, u32, u32, f64), seed: u64) -> Document {
         r#"
 schema = 1
 [run]
-duration = "200 s"
-warmup = "60 s"
+duration = "240 s"
+warmup = "100 s"
 seed = {seed}
 [topology]
 kind = "dumbbell"

@@ -348,16 +348,20 @@ impl PathModel {
     }
 
     /// Takes what the handshake's packets showed, bytes per second; more of them show more. Jitter and other
-    /// traffic draw them apart: a path that looks slow says nothing.
+    /// traffic draw them apart: a path that looks slow gets no less than any new connection may send.
     pub(super) fn plan_first_flight(&mut self, rate: f64) {
-        let packets = FLIGHT_SHARE * self.rtt * rate / self.packet;
+        let carried = self.rtt * rate / self.packet;
+        let packets = FLIGHT_SHARE * carried;
         let is_fast = packets >= INITIAL_WINDOW && !self.yields;
         self.first = match is_fast {
             true => FirstFlight {
                 packets: packets.min(MAX_FIRST_FLIGHT),
                 rate: Some(rate),
             },
-            false => FirstFlight::default(),
+            false => FirstFlight {
+                packets: (SLOW_FLIGHT * carried).clamp(INITIAL_BURST, INITIAL_WINDOW),
+                rate: None,
+            },
         };
     }
 

@@ -184,6 +184,8 @@ pub(super) mod startup {
     /// A longer one is what the path carries in this share of a round trip as far as the handshake's
     /// packet pair shows it, so that an idle path still has room when the first word comes back.
     pub const FLIGHT_SHARE: f64 = 0.5;
+    /// And on a slow path what it carries in two: a round trip's data, and as much again in its queue.
+    pub const SLOW_FLIGHT: f64 = 2.0;
     /// What arrives drawn apart by more than this factor, and what kernels' timers and jitter are late
     /// by, met the bottleneck: pairs of a doubled rate come drawn apart by two.
     pub const DISPERSED: f64 = 1.3;
