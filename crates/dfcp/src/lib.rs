@@ -6,7 +6,8 @@
 //! * streams ([`SendStream`], [`RecvStream`]): bytes in order, [both ways](Connection::open_bi) or
 //!   [one](Connection::open_uni), by [priority](SendStream::set_priority);
 //! * objects ([`Connection::send_object`], [`IncomingObject::recv_object`]): whole files, whose parts
-//!   are written where they belong in the order they complete;
+//!   are written where they belong in the order they complete; several at once are told apart by their
+//!   [number](SendStream::index);
 //! * [datagrams](Connection::send_datagram): messages that nothing repeats.
 //!
 //! One socket serves IPv4 and IPv6: unless told otherwise, a client's is bound to `[::]`, where the
