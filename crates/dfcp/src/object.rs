@@ -84,7 +84,7 @@ pub struct ObjectSummary {
 impl Connection {
     /// Sends the next `size` bytes of `source` as one object, and returns when the peer has all of it.
     /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on other threads, which
-    /// are taken only while the network has room for more.
+    /// are taken only while the network has room for more. Dropping the future gives the object up.
     ///
     /// # Errors
     /// [`Error::SourceChanged`] if the source ends early and [`Error::Io`] if it cannot be read: the
@@ -391,7 +391,9 @@ impl IncomingObject {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Incomplete`] if the peer gave up parts of it, [`Error::Reset`] if
     /// all; [`Error::Io`] if the target fails; [`Error::Connection`]. What arrived is in the target
-    /// then.
+    /// then. [`Error::Closed`] if parts of it were taken before, by [`next_part`](IncomingObject::next_part)
+    /// or by a call whose future was dropped, or it was [stopped](IncomingObject::stop): dropping the future
+    /// gives the object up.
     pub async fn recv_object(
         &mut self,
         target: impl WriteAt,
@@ -421,6 +423,11 @@ impl IncomingObject {
         progress: &Progress,
         writer: W,
     ) -> Result<W::Summary, Error> {
+        if self.taken || self.done {
+            // What was taken is in no target of this call, which could not be told from a whole one.
+            self.stop(UNWANTED);
+            return Err(Error::Closed);
+        }
         let (full, blocks) = mpsc::channel::<Lent>(WRITE_BEHIND);
         let receive = self.hand_blocks(most, progress, full);
         let (received, written) = tokio::join!(receive, write_all(writer, blocks));

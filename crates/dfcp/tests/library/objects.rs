@@ -5,7 +5,7 @@ use dfcp::{Endpoint, EndpointConfig, Error, Progress, TransportConfig, generate_
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn objects_come_from_any_reader_and_go_into_any_writer() {
@@ -248,6 +248,39 @@ async fn the_peer_knows_an_object_by_the_number_that_its_sender_reads() {
         assert!(named.is_empty());
         while let Some(sent) = senders.join_next().await {
             sent.expect("does not panic").expect("sends");
+        }
+    })
+    .await;
+}
+
+/// What a call that was dropped has taken is gone; the rest is not to pass for all of it.
+#[tokio::test]
+async fn who_drops_a_call_that_receives_has_given_the_object_up() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let file = || tempfile::tempfile().expect("a file");
+        for blocks in [false, true] {
+            let mut half = near.open_object().await.expect("opens");
+            let mut block = bytes(half.block_size().expect("is open"));
+            half.write_buffer(&mut block).await.expect("fits");
+            let mut object = far.accept_object().await.expect("comes");
+            let progress = Progress::default();
+            tokio::select! {
+                received = object.recv_object(file(), u64::MAX, &progress) => panic!("{received:?}"),
+                () = async {
+                    while progress.bytes() == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                } => {}
+            }
+            half.write_all(b"the rest").await.expect("fits");
+            let again = match blocks {
+                true => object.recv_blocks(file(), u64::MAX, &progress).await.map(drop),
+                false => object.recv_object(file(), u64::MAX, &progress).await.map(drop),
+            };
+            assert!(matches!(again, Err(Error::Closed)), "{again:?}");
+            let stopped = half.stopped().await.expect("is there");
+            assert_eq!(stopped, Some(0.into()));
         }
     })
     .await;
