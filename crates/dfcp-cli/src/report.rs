@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
 use dfcp_command::{Failure, Kind, units};
-use dfcp_transfer::{Entry, LeftOut, Meter, Outcome, Received};
+use dfcp_transfer::{Entry, LeftOut, Meter, Outcome, Received, Sent, Sources};
 use serde::Serialize;
 
 use crate::files;
@@ -98,6 +98,9 @@ pub struct Report {
     pub plan: Option<crate::command::cp::plan::Plan>,
     /// What was not sent, or not as it is at the sender, and why.
     pub left_out: Vec<LeftOut>,
+    /// Files that grew while they were sent from here: they arrived as they were offered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grown: Vec<String>,
     /// What became of files that are not in place.
     pub problems: Vec<FileProblem>,
     /// What ended the session early, or the sum of the problems.
@@ -250,6 +253,15 @@ impl Report {
                 }
             }
         }
+    }
+
+    /// Adds those of the files that arrived which grew while they were sent.
+    pub fn add_grown(&mut self, sources: &Sources, sent: &Sent) {
+        let arrived = |index: &&u64| sent.outcomes.get(index) == Some(&Outcome::Done);
+        let grown = sent.grown.iter().filter(arrived);
+        let source = grown.filter_map(|index| sources.list.get(usize::try_from(*index).ok()?));
+        self.grown
+            .extend(source.map(|source| source.entry.path.clone()));
     }
 
     /// Adds what a session of a receiver since `start` brought, and concludes.
@@ -439,6 +451,13 @@ impl Report {
         lines.extend(by_reason(left_out, |count, first, why| {
             format!("left out {count} things (--json names them), the first one {first}: {why}")
         }));
+        let grown = self.grown.iter().map(|path| {
+            let line = format!("{path}: {GREW}");
+            (path.as_str(), GREW.to_owned(), line)
+        });
+        lines.extend(by_reason(grown, |count, first, why| {
+            format!("{count} files (--json names them), the first one {first}: {why}")
+        }));
         if let Some(error) = &self.error
             && !lines.contains(&error.message)
         {
@@ -450,6 +469,9 @@ impl Report {
         lines
     }
 }
+
+/// What is said of a file to which was added while it was sent.
+const GREW: &str = "it grew while it was sent: what it had at the beginning has arrived";
 
 /// Between the number of files that failed and what became of the first.
 const FIRST: &str = ", the first one: ";
@@ -539,6 +561,21 @@ mod tests {
             problem.message = problem.message.replace("/data/tree", "old");
         }
         assert_eq!(report.lines()[0], expected);
+    }
+
+    #[test]
+    fn who_sends_a_log_hears_that_it_grew_and_nothing_is_wrong() {
+        let mut report = Report {
+            files: 1,
+            grown: vec!["var/log".to_owned()],
+            ..Report::new("send")
+        };
+        report.conclude(None);
+        assert_eq!(report.exit_code, 0);
+        let expected =
+            "var/log: it grew while it was sent: what it had at the beginning has arrived";
+        assert_eq!(report.lines()[0], expected);
+        assert_eq!(report.lines().len(), 2);
     }
 
     #[test]

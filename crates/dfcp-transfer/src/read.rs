@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::message::Hash;
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, Still};
 use crate::sparse::ZEROS;
 use crate::tree::{Shape, Sum, Value};
 
@@ -30,6 +30,8 @@ pub struct Pack {
     pub bytes: Vec<u8>,
     /// Those that could not be read as they were offered, and why.
     pub failed: Vec<(u64, String)>,
+    /// Those that have more by now than was offered, and read.
+    pub grown: Vec<u64>,
 }
 
 impl Pack {
@@ -40,9 +42,12 @@ impl Pack {
             let source = &sources.list[index as usize];
             let before = pack.bytes.len();
             match read_whole(source, &mut pack.bytes) {
-                Ok(()) => {
+                Ok(still) => {
                     let hash = blake3::hash(&pack.bytes[before..]);
                     pack.files.push((index, hash.into()));
+                    if still == Still::There {
+                        pack.grown.push(index);
+                    }
                 }
                 Err(reason) => {
                     pack.bytes.truncate(before);
@@ -54,7 +59,7 @@ impl Pack {
     }
 }
 
-fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<(), String> {
+fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<Still, String> {
     let file = source.open()?;
     let start = bytes.len();
     bytes.resize(start + source.entry.size as usize, 0);
@@ -156,6 +161,8 @@ pub struct Summary {
     pub hash: Hash,
     /// Groups that the receiver has, but with other content.
     pub differ: Vec<u64>,
+    /// What has become of the file meanwhile.
+    pub still: Still,
 }
 
 /// The parts of a file that a receiver misses which has `have`: offsets and lengths.
@@ -266,19 +273,20 @@ impl Reading<Summary> {
                 let range = at..at + chunk.bytes().len() as u64;
                 outlet.give_on(chunk, lacking(shape, &have, &range), holes)
             })?;
-            source.check(&file)?;
+            let still = source.check(&file)?;
             let is = |i: u64| sum.values().get(i as usize);
             let differ = have.iter().filter(|(i, value)| is(**i) != Some(*value));
             Ok(Summary {
                 hash: sum.root().into(),
                 differ: differ.map(|(i, _)| *i).collect(),
+                still,
             })
         })
     }
 }
 
-impl Reading<()> {
-    /// Reads parts of the file.
+impl Reading<Still> {
+    /// Reads parts of the file, and says what has become of it meanwhile.
     pub fn parts(source: Source, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
         Self::start(move |outlet| {
             let file = source.open()?;

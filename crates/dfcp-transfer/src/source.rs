@@ -24,6 +24,8 @@ pub struct Source {
     pub path: PathBuf,
     /// How it is offered.
     pub entry: Entry,
+    /// Its number in its file system: another file may take its name.
+    number: u64,
     /// Where it has data, if it has holes.
     pub(crate) data: Option<Arc<[Range<u64>]>>,
 }
@@ -33,6 +35,7 @@ impl Source {
         Self {
             path,
             entry,
+            number: 0,
             data: None,
         }
     }
@@ -334,6 +337,7 @@ impl Walk<'_> {
             }
         }
         source.entry.size = metadata.len();
+        source.number = metadata.ino();
         if self.how.keep.holes && metadata.blocks().saturating_mul(BLOCK) < metadata.len() {
             source.find_holes();
         }
@@ -503,8 +507,10 @@ impl Source {
         Ok(file)
     }
 
-    /// Whether an open file is as it was offered: it was before it was read, or is still.
-    pub(crate) fn check(&self, file: &File) -> Result<(), String> {
+    /// Whether an open file is as it was offered: it was before it was read, or is still. One to which was
+    /// only added, as to logs, has all that was offered. That a program wrote elsewhere in it, too, cannot be
+    /// told; into holes it would have, and so they are not to be there.
+    pub(crate) fn check(&self, file: &File) -> Result<Still, String> {
         let metadata = file.metadata().map_err(|error| error.to_string())?;
         if !metadata.is_file() {
             return Err("it is no file any more".into());
@@ -516,7 +522,11 @@ impl Source {
         let same =
             metadata.len() == self.entry.size && time == (self.entry.mtime, self.entry.mtime_nanos);
         if !same {
-            return Err(CHANGED.into());
+            let grew = metadata.len() > self.entry.size && metadata.ino() == self.number;
+            return match grew && self.data.is_none() {
+                true => Ok(Still::There),
+                false => Err(CHANGED.into()),
+            };
         }
         // Files of /proc and of some network file systems have content, and no size.
         let first = match self.entry.size {
@@ -527,7 +537,7 @@ impl Source {
         };
         match first > 0 {
             true => Err(SIZELESS.into()),
-            false => Ok(()),
+            false => Ok(Still::Same),
         }
     }
 
@@ -535,7 +545,7 @@ impl Source {
     pub(crate) fn unread(&self, file: &File, error: &std::io::Error) -> String {
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof => match self.check(file) {
-                Ok(()) => SHORT.into(),
+                Ok(_) => SHORT.into(),
                 Err(reason) => reason,
             },
             _ => error.to_string(),
@@ -552,6 +562,15 @@ impl Source {
             self.data = Some(data.into());
         }
     }
+}
+
+/// What an open file is beside what was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Still {
+    /// The same.
+    Same,
+    /// All that was offered is there, and more behind it.
+    There,
 }
 
 pub(crate) const CHANGED: &str =

@@ -358,6 +358,13 @@ impl Connection {
         }
     }
 
+    /// Why the connection ended; `None` while it lasts. A stream may end early, or be refused by the peer,
+    /// while its connection goes on, so that [`closed`](Self::closed) would wait.
+    pub fn close_reason(&self) -> Option<ConnectionError> {
+        let reason = self.handle.look(|_, ours| ours.alive().err());
+        reason.unwrap_or(Some(ConnectionError::LocallyClosed))
+    }
+
     /// Ends the connection at once; the peer learns `code` and `reason` (at most 512 bytes of it). What
     /// is not known to have arrived may be lost. Everyone who holds the connection, or a stream of it,
     /// learns [`ConnectionError::LocallyClosed`].

@@ -6,22 +6,27 @@
 //! * streams ([`SendStream`], [`RecvStream`]): bytes in order, [both ways](Connection::open_bi) or
 //!   [one](Connection::open_uni), by [priority](SendStream::set_priority);
 //! * objects ([`Connection::send_object`], [`IncomingObject::recv_object`]): whole files, whose parts
-//!   are written where they belong in the order they complete;
+//!   are written where they belong in the order they complete; several at once are told apart by their
+//!   [number](SendStream::index);
 //! * [datagrams](Connection::send_datagram): messages that nothing repeats.
 //!
 //! One socket serves IPv4 and IPv6: unless told otherwise, a client's is bound to `[::]`, where the
 //! system takes both. Times are [`std::time::Duration`], sizes bytes, rates [`Rate`].
 //!
 //! A connection lasts as long as both processes and the path between them do: idle ones are kept
-//! alive ([`EndpointConfig::keep_alive`]).
+//! alive ([`EndpointConfig::keep_alive`]). A server that was killed and has begun again with its key tells clients
+//! that it knows nothing of them ([`ConnectionError::Reset`]) when they send something next, if only to keep
+//! the connection alive; it ends in silence ([`ConnectionError::TimedOut`]) where nobody is there.
 //!
 //! Dropping everything loses nothing that was [finished](SendStream::finish) while the runtime lives: a
 //! connection without handles ends when the peer has it. [`Connection::close`] and [`Endpoint::close`] end at
 //! once. So a program ends in one of two ways: it drops its connections and waits for [`Endpoint::wait_idle`],
 //! or it waits until what matters was [delivered](SendStream::delivered) and calls [`Endpoint::close`].
 //!
-//! Both sides prove a static key; [`Connection::peer`] says which one the peer proved. Dropping a
-//! future loses nothing: calls may be cancelled and made again.
+//! Both sides prove a static key; [`Connection::peer`] says which one the peer proved.
+//!
+//! Calls that may be cancelled say so: who drops the future has lost nothing, and may make them again, as in
+//! `tokio::select!`. Those that send or receive a whole object give it up instead.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

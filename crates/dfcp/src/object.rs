@@ -84,7 +84,7 @@ pub struct ObjectSummary {
 impl Connection {
     /// Sends the next `size` bytes of `source` as one object, and returns when the peer has all of it.
     /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on other threads, which
-    /// are taken only while the network has room for more.
+    /// are taken only while the network has room for more. Dropping the future gives the object up.
     ///
     /// # Errors
     /// [`Error::SourceChanged`] if the source ends early and [`Error::Io`] if it cannot be read: the
@@ -97,34 +97,8 @@ impl Connection {
         size: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
-        let mut channel = self.open_object().await?;
-        let (full, mut chunks) = mpsc::channel::<Vec<u8>>(READ_AHEAD);
-        let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
-        let sizes = channel.block_sizes()?;
-        let read = async {
-            let read = read_all(Reading::new(source, size, sizes), full, spare).await;
-            read.map_err(changed_or_io)
-        };
-        let sending = async {
-            while let Some(mut chunk) = chunks.recv().await {
-                channel.send_buffer(&mut chunk, progress).await?;
-                // The reader may have ended already.
-                let _ = empty.send(chunk);
-            }
-            Ok(())
-        };
-        let hash = match tokio::try_join!(read, sending) {
-            Ok((hash, ())) => hash,
-            Err(error) => {
-                if matches!(error, Error::SourceChanged(_) | Error::Io(_)) {
-                    channel.reset(UNREADABLE);
-                }
-                return Err(error);
-            }
-        };
-        channel.finish()?;
-        channel.delivered_whole().await?;
-        Ok(ObjectSummary { size, hash })
+        let object = self.open_object().await?;
+        object.send_object(source, size, progress).await
     }
 
     /// Sends everything that `source` gives, to its end, as one object, and returns when the peer has
@@ -163,9 +137,9 @@ impl Connection {
         Ok(ObjectSummary { size, hash })
     }
 
-    /// Opens an object that the caller writes; waits while the peer allows no further one.
-    /// [`SendStream::finish`] ends it. The peer sees objects in the order in which they were opened. May
-    /// be cancelled.
+    /// Opens an object; waits while the peer allows no further one. The caller writes it, and
+    /// [`SendStream::finish`] ends it, or has it [sent](SendStream::send_object). The peer sees objects in the
+    /// order in which they were opened, and by the same [number](SendStream::index). May be cancelled.
     ///
     /// # Errors
     /// [`Error::Connection`].
@@ -176,6 +150,48 @@ impl Connection {
 }
 
 impl SendStream {
+    /// Sends the next `size` bytes of `source` as all of this [object](Connection::open_object), as
+    /// [`Connection::send_object`] does: for who tells the peer which one it is, by its
+    /// [number](SendStream::index), or gives it a [priority](SendStream::set_priority). Dropping the future
+    /// gives the object up.
+    ///
+    /// # Errors
+    /// As for [`Connection::send_object`].
+    pub async fn send_object(
+        mut self,
+        source: impl Read + Send + 'static,
+        size: u64,
+        progress: &Progress,
+    ) -> Result<ObjectSummary, Error> {
+        let (full, mut chunks) = mpsc::channel::<Vec<u8>>(READ_AHEAD);
+        let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
+        let sizes = self.block_sizes()?;
+        let read = async {
+            let read = read_all(Reading::new(source, size, sizes), full, spare).await;
+            read.map_err(changed_or_io)
+        };
+        let sending = async {
+            while let Some(mut chunk) = chunks.recv().await {
+                self.send_buffer(&mut chunk, progress).await?;
+                // The reader may have ended already.
+                let _ = empty.send(chunk);
+            }
+            Ok(())
+        };
+        let hash = match tokio::try_join!(read, sending) {
+            Ok((hash, ())) => hash,
+            Err(error) => {
+                if matches!(error, Error::SourceChanged(_) | Error::Io(_)) {
+                    self.reset(UNREADABLE);
+                }
+                return Err(error);
+            }
+        };
+        self.finish()?;
+        self.delivered_whole().await?;
+        Ok(ObjectSummary { size, hash })
+    }
+
     /// [`SendStream::write_buffer`] whose bytes `progress` counts.
     async fn send_buffer(
         &mut self,
@@ -296,7 +312,8 @@ impl IncomingObject {
         }
     }
 
-    /// Its number among the objects of this connection, from 0, in the order of opening.
+    /// Its number among the objects that the peer opened, from 0, in the order of opening: what
+    /// [`SendStream::index`] says there.
     pub fn index(&self) -> u64 {
         self.channel.id.index()
     }
@@ -374,7 +391,9 @@ impl IncomingObject {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Incomplete`] if the peer gave up parts of it, [`Error::Reset`] if
     /// all; [`Error::Io`] if the target fails; [`Error::Connection`]. What arrived is in the target
-    /// then.
+    /// then. [`Error::Closed`] if parts of it were taken before, by [`next_part`](IncomingObject::next_part)
+    /// or by a call whose future was dropped, or it was [stopped](IncomingObject::stop): dropping the future
+    /// gives the object up.
     pub async fn recv_object(
         &mut self,
         target: impl WriteAt,
@@ -404,6 +423,11 @@ impl IncomingObject {
         progress: &Progress,
         writer: W,
     ) -> Result<W::Summary, Error> {
+        if self.taken || self.done {
+            // What was taken is in no target of this call, which could not be told from a whole one.
+            self.stop(UNWANTED);
+            return Err(Error::Closed);
+        }
         let (full, blocks) = mpsc::channel::<Lent>(WRITE_BEHIND);
         let receive = self.hand_blocks(most, progress, full);
         let (received, written) = tokio::join!(receive, write_all(writer, blocks));

@@ -135,6 +135,13 @@ impl SendStream {
         Ok(self.block_sizes()?.at(0))
     }
 
+    /// Its number among the streams of its kind (for both directions, for one, objects) which the side that
+    /// opened it has opened, from 0. Of an object it is what the peer knows it by
+    /// ([`IncomingObject::index`](crate::IncomingObject::index)).
+    pub fn index(&self) -> u64 {
+        self.channel.id.index()
+    }
+
     /// What is written here goes before all streams and objects of a lower priority (0 unless set); those
     /// of one priority take turns.
     ///

@@ -65,3 +65,11 @@ fn requests_are_answered() {
     let text = output("request");
     assert_eq!(text, "you asked what is slow\nyou asked what is urgent\n");
 }
+
+#[test]
+fn files_come_by_their_names() {
+    let text = output("fetch");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["large has 1000000 bytes", "small has 1000 bytes"]);
+}

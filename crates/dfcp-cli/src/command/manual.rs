@@ -34,7 +34,34 @@ pub fn completions(args: &CompletionsArgs, program: Command) -> ExitCode {
 fn script(shell: Shell, program: &Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut shown(program), "dfcp", &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    let text = String::from_utf8_lossy(&text);
+    match shell {
+        Shell::Bash => with_files(&text),
+        _ => text.into_owned(),
+    }
+}
+
+/// The script for bash, in which files are offered wherever a command takes them, and options where a `-` is
+/// written. The generated one offers all options for every empty word, of which `cp` has some sixty.
+fn with_files(script: &str) -> String {
+    const OPTIONS: &str = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
+    // Of a command that has commands or values of its own nothing changes.
+    let (mut has_words, mut offers) = (false, 0);
+    let lines = script.lines().map(|line| {
+        if let Some((_, known)) = line.split_once("opts=\"") {
+            let mut known = known.trim_end_matches('"').split_whitespace();
+            (has_words, offers) = (known.any(|word| !word.starts_with('-')), 0);
+        }
+        offers += usize::from(line.trim() == OPTIONS);
+        match line.split_once(" || ${COMP_CWORD} -eq ") {
+            Some((condition, _)) if !has_words => format!("{condition} ]] ; then"),
+            _ if line.trim() == OPTIONS && offers > 1 && !has_words => {
+                line.replace(OPTIONS, "COMPREPLY=()")
+            }
+            _ => line.to_owned(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A command without what help does not show, such as commands that it starts itself.

@@ -221,6 +221,7 @@ async fn transfer(
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
     *asked += meter.diary().asked();
+    report.add_grown(&sources, &sent);
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
     earlier.own(&entries, &mut outcomes);
     report.add_outcomes(&entries, &outcomes);

@@ -175,3 +175,42 @@ fn shells_understand_the_completions() {
         }
     }
 }
+
+/// What bash offers for the last of these words; nothing where it is to look for files.
+fn offered(script: &Path, words: &[&str]) -> Option<String> {
+    let ask = r#"
+        complete() { :; }
+        source "$1"
+        shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _dfcp dfcp "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        echo "${COMPREPLY[*]}"
+    "#;
+    let mut bash = Command::new("bash");
+    bash.args(["-c", ask, "bash"]).arg(script).args(words);
+    let output = bash.output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+#[test]
+fn bash_offers_files_where_a_command_takes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("completions");
+    fs::write(&script, dfcp(&["completions", "bash"])).unwrap();
+    let ask = |words: &[&str]| offered(&script, words);
+    let Some(commands) = ask(&["dfcp", "s"]) else {
+        eprintln!("skipped: bash is not installed");
+        return;
+    };
+    assert_eq!(commands, "send sync serve");
+    for command in ["send", "cp", "sync"] {
+        assert_eq!(ask(&["dfcp", command, ""]).unwrap(), "", "{command}");
+        let second = ask(&["dfcp", command, "-c", "file", ""]);
+        assert_eq!(second.unwrap(), "", "{command}");
+        let options = ask(&["dfcp", command, "--checks"]).unwrap();
+        assert_eq!(options, "--checksum", "{command}");
+    }
+    assert_eq!(ask(&["dfcp", "completions", "z"]).unwrap(), "zsh");
+    assert_eq!(ask(&["dfcp", "proxy", "ser"]).unwrap(), "serve");
+    assert!(ask(&["dfcp", "key", ""]).unwrap().contains("show"));
+}

@@ -40,6 +40,9 @@ pub struct Sent {
     pub steady_bps: Option<u64>,
     /// What of files was not kept.
     pub left_out: Vec<LeftOut>,
+    /// By place in the offer: files that grew while they were sent. What was offered of them was sent, and
+    /// nothing of what was added since.
+    pub grown: BTreeSet<u64>,
 }
 
 /// Messages about what was not kept: reasons that a receiver tells apart, twice over.
@@ -63,6 +66,7 @@ pub async fn send(
     let (say, said) = mpsc::unbounded_channel();
     let board = Arc::new(Board::new(sources));
     let objects = Objects::new(connection, sources, &board, say);
+    let grown = objects.grown();
     let work = async {
         for part in offer::split(&entries, sources.wishes, &sources.people()) {
             message::write(&mut control, &part).await?;
@@ -104,7 +108,7 @@ pub async fn send(
         }
         board.on_reply(reply);
     });
-    tokio::select! {
+    let mut sent = tokio::select! {
         biased;
         sent = replies => sent,
         failure = async {
@@ -113,7 +117,9 @@ pub async fn send(
                 Ok(_) => pending().await,
             }
         } => Err(failure),
-    }
+    }?;
+    sent.grown = std::mem::take(&mut *grown.all());
+    Ok(sent)
 }
 
 async fn write_all(

@@ -1,6 +1,6 @@
 //! How files become objects: announced on the control stream, opened in the same order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +14,7 @@ use super::Asked;
 use super::board::{Board, Work};
 use crate::message::{FromSender, Hash};
 use crate::read::{self, Holes, Pack, Reading, join, missing};
-use crate::source::Sources;
+use crate::source::{Sources, Still};
 use crate::sparse;
 use crate::tree::{Shape, Sum, Value};
 use crate::{Error, MAX_PENDING};
@@ -50,6 +50,25 @@ pub struct Objects {
     active: Arc<Semaphore>,
     /// Of files whose groups the receiver was told, until it says which of them it has.
     sums: Arc<std::sync::Mutex<BTreeMap<u64, Sum>>>,
+    grown: Grown,
+}
+
+/// Places in the offer of files that grew while they were sent; a clone is the same.
+#[derive(Clone, Default)]
+pub struct Grown(Arc<std::sync::Mutex<BTreeSet<u64>>>);
+
+impl Grown {
+    /// What was read of this file is still all of it, or not.
+    fn note(&self, index: u64, still: Still) {
+        if still == Still::There {
+            self.all().insert(index);
+        }
+    }
+
+    /// Those that were read.
+    pub fn all(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Objects {
@@ -71,7 +90,13 @@ impl Objects {
             pending: Arc::new(Semaphore::new(MAX_OPEN)),
             active: Arc::new(Semaphore::new(MAX_ACTIVE)),
             sums: Arc::default(),
+            grown: Grown::default(),
         }
+    }
+
+    /// Which files grew while they were sent.
+    pub fn grown(&self) -> Grown {
+        self.grown.clone()
     }
 
     /// Sends what is to be sent, until it is dropped.
@@ -98,6 +123,9 @@ impl Objects {
                 let pack = pack.map_err(|error| Error::Task(error.to_string()))?;
                 for (index, reason) in &pack.failed {
                     self.failed(*index, reason);
+                }
+                for index in &pack.grown {
+                    self.grown.note(*index, Still::There);
                 }
                 if !pack.files.is_empty() {
                     let permit = self.permit(&self.pending).await?;
@@ -204,7 +232,8 @@ impl Objects {
         let parts = missing(shape, &have);
         let reading = Reading::parts(source, parts.clone(), holes);
         let extents = self.tell_holes(index, parts, holes);
-        if self.send_parts(index, extents, reading).await?.is_some() {
+        if let Some(still) = self.send_parts(index, extents, reading).await? {
+            self.grown.note(index, still);
             self.tell(FromSender::Sent {
                 index,
                 size: shape.size(),
@@ -236,13 +265,15 @@ impl Objects {
         let Some(read) = self.send_parts(index, extents, reading).await? else {
             return Ok(());
         };
+        self.grown.note(index, read.still);
         if !read.differ.is_empty() {
             let differ = join(read.differ.iter().map(|i| shape.range(*i as usize)));
             let reading = Reading::parts(source, differ.clone(), holes);
             let extents = self.tell_holes(index, differ, holes);
-            if self.send_parts(index, extents, reading).await?.is_none() {
+            let Some(still) = self.send_parts(index, extents, reading).await? else {
                 return Ok(());
-            }
+            };
+            self.grown.note(index, still);
         }
         self.tell(FromSender::Sent {
             index,

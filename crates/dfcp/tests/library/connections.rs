@@ -75,6 +75,7 @@ async fn what_was_finished_arrives_though_nobody_holds_the_connection() {
         drop((send, near));
         let mut came = Vec::new();
         let mut recv = far.accept_uni().await.expect("comes");
+        assert_eq!(far.close_reason(), None);
         recv.read_to_end(&mut came).await.expect("is whole");
         assert!(came == data, "bytes differ");
         assert_eq!(far.read_datagram().await.expect("comes"), "and this");

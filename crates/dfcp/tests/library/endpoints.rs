@@ -38,6 +38,8 @@ async fn closing_an_endpoint_waits_for_no_handle() {
             reason: "enough".into(),
         };
         assert_eq!(far.closed().await, expected);
+        assert_eq!(far.close_reason(), Some(expected.clone()));
+        assert_eq!(near.close_reason(), Some(ConnectionError::LocallyClosed));
         let said = "closed by the peer (application code 7): enough";
         assert_eq!(expected.to_string(), said);
         assert!(client.connect("127.0.0.1:9", None).await.is_err());

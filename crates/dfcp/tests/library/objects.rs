@@ -5,7 +5,7 @@ use dfcp::{Endpoint, EndpointConfig, Error, Progress, TransportConfig, generate_
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
 async fn objects_come_from_any_reader_and_go_into_any_writer() {
@@ -212,4 +212,76 @@ fn objects_that_stand_still_keep_nobody_from_receiving() {
             assert!(matches!(ended, Err(Error::Reset(_))), "{ended:?}");
         }
     }));
+}
+
+/// Who asks for several by name is told the number of each; the most urgent one goes first all the same.
+#[tokio::test]
+async fn the_peer_knows_an_object_by_the_number_that_its_sender_reads() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let mut named = std::collections::BTreeMap::new();
+        let mut senders = tokio::task::JoinSet::new();
+        let mut opened = Vec::new();
+        for _ in 0..3 {
+            opened.push(near.open_object().await.expect("opens"));
+        }
+        // They are sent in another order than they were opened in.
+        for object in opened.into_iter().rev() {
+            let data = bytes(100_000 + 1000 * object.index() as usize);
+            assert_eq!(named.insert(object.index(), data.clone()), None);
+            object.set_priority(object.index() as i32).expect("is open");
+            let size = data.len() as u64;
+            senders.spawn(async move {
+                let source = std::io::Cursor::new(data);
+                object.send_object(source, size, &Progress::default()).await
+            });
+        }
+        for _ in 0..3 {
+            let object = far.accept_object().await.expect("comes");
+            let index = object.index();
+            let (mut memory, progress) = (Vec::new(), Progress::default());
+            let received = object.recv_object_into(&mut memory, u64::MAX, &progress);
+            let received = received.await.expect("receives");
+            assert_eq!(received.size, memory.len() as u64);
+            assert!(named.remove(&index) == Some(memory), "{index} differs");
+        }
+        assert!(named.is_empty());
+        while let Some(sent) = senders.join_next().await {
+            sent.expect("does not panic").expect("sends");
+        }
+    })
+    .await;
+}
+
+/// What a call that was dropped has taken is gone; the rest is not to pass for all of it.
+#[tokio::test]
+async fn who_drops_a_call_that_receives_has_given_the_object_up() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let file = || tempfile::tempfile().expect("a file");
+        for blocks in [false, true] {
+            let mut half = near.open_object().await.expect("opens");
+            let mut block = bytes(half.block_size().expect("is open"));
+            half.write_buffer(&mut block).await.expect("fits");
+            let mut object = far.accept_object().await.expect("comes");
+            let progress = Progress::default();
+            tokio::select! {
+                received = object.recv_object(file(), u64::MAX, &progress) => panic!("{received:?}"),
+                () = async {
+                    while progress.bytes() == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                } => {}
+            }
+            half.write_all(b"the rest").await.expect("fits");
+            let again = match blocks {
+                true => object.recv_blocks(file(), u64::MAX, &progress).await.map(drop),
+                false => object.recv_object(file(), u64::MAX, &progress).await.map(drop),
+            };
+            assert!(matches!(again, Err(Error::Closed)), "{again:?}");
+            let stopped = half.stopped().await.expect("is there");
+            assert_eq!(stopped, Some(0.into()));
+        }
+    })
+    .await;
 }

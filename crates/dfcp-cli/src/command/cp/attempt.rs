@@ -211,6 +211,7 @@ async fn push(
     earlier.note_reached(&meter);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
+    report.add_grown(&sources, &sent);
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
     earlier.own(&entries, &mut outcomes);
     args.add_outcomes(&entries, (&outcomes, &sent.changes), report);

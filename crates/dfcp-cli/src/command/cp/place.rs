@@ -32,10 +32,7 @@ impl Place {
                 "{argument:?}: places are written [USER@]HOST:PATH; ssh's port is -e 'ssh -p PORT'"
             ));
         }
-        let text = |bytes: &[u8]| {
-            String::from_utf8(bytes.to_vec())
-                .map_err(|_| format!("{argument:?}: names on other machines are sent as UTF-8"))
-        };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| not_text(argument));
         let host = text(&bytes[..colon])?;
         let path = text(&bytes[colon + 1..])?;
         let host = host.replace(['[', ']'], "");
@@ -67,6 +64,15 @@ fn host_end(bytes: &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// Why an argument is no place elsewhere, and what reaches the file that it names.
+fn not_text(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    let pattern = text.replace(char::REPLACEMENT_CHARACTER, "*");
+    format!(
+        "{argument:?}: names on other machines are given as UTF-8; a pattern finds what has others, as '{pattern}'"
+    )
 }
 
 impl Place {
@@ -125,5 +131,8 @@ mod tests {
             assert!(why.contains("[USER@]HOST:PATH"), "{why}");
         }
         assert_eq!("host://x".parse(), Ok(there("host", "//x")));
+        let latin = Place::read(OsStr::from_bytes(b"host:caf\xe9"));
+        let why = latin.unwrap_err();
+        assert!(why.ends_with("as 'host:caf*'"), "{why}");
     }
 }
