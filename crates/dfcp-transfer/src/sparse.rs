@@ -28,23 +28,25 @@ pub(crate) static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BUFFER].
 /// The ranges of a file of `size` bytes that are in no hole; `None` if it has no holes, or the file
 /// system does not tell.
 pub(crate) fn data_of(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
-    ranges_of(file, size, MAX_RANGES)
+    ranges_of(|from| rustix::fs::seek(file, from), size, MAX_RANGES)
 }
 
-/// The same with no more than `most` ranges, the last of which then goes to the end.
-fn ranges_of(file: &File, size: u64, most: usize) -> Option<Vec<Range<u64>>> {
+/// The same of what `seek` says, with no more than `most` ranges, the last of which then goes to the end.
+fn ranges_of(
+    seek: impl Fn(SeekFrom) -> Result<u64, Errno>,
+    size: u64,
+    most: usize,
+) -> Option<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while at < size && ranges.len() < most {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        let start = match seek(SeekFrom::Data(at)) {
             Ok(start) => start.min(size),
             // Nothing but a hole up to the end.
             Err(Errno::NXIO) => break,
             Err(_) => return None,
         };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start))
-            .ok()?
-            .min(size);
+        let end = seek(SeekFrom::Hole(start)).ok()?.min(size);
         if end <= start {
             break;
         }
@@ -315,12 +317,13 @@ mod tests {
         let told = |start| start..start + MIN_HOLE;
         assert_eq!(data, at.map(told));
         // Of too many the last one goes to the end, so that no data is taken for a hole.
+        let seek = |from| rustix::fs::seek(&file, from);
         for most in 2..=at.len() {
             let mut fewer = data[..most].to_vec();
             fewer[most - 1].end = size;
-            assert_eq!(ranges_of(&file, size, most).unwrap(), fewer);
+            assert_eq!(ranges_of(seek, size, most).unwrap(), fewer);
         }
-        assert_eq!(ranges_of(&file, size, at.len() + 1).unwrap(), data);
+        assert_eq!(ranges_of(seek, size, at.len() + 1).unwrap(), data);
         // Shorter ones at the beginning, between data and at the end, if blocks are short enough for any.
         let less = MIN_HOLE - 4096;
         let file = tempfile::tempfile().unwrap();
@@ -331,5 +334,37 @@ mod tests {
         }
         let end = less + 3 * MIN_HOLE - 4096;
         assert_eq!(data_of(&file, size).unwrap(), [0..end, 3 << 20..size]);
+    }
+
+    /// A session with parts of less than a block on average ends at its receiver.
+    #[test]
+    fn wherever_data_begins_and_ends_it_is_told_in_whole_blocks() {
+        const SIZE: u64 = (4 << 20) + 1;
+        // As of a file system in a user's program: within a block, with a block, and just short of one.
+        let odd = [
+            (1 << 20) + 1..(1 << 20) + 2,
+            (2 << 20)..(2 << 20) + BLOCK,
+            (3 << 20) - 1..(3 << 20) + BLOCK - 1,
+        ];
+        let seek = |from| match from {
+            SeekFrom::Data(at) => {
+                let range = odd.iter().find(|range| range.end > at);
+                range.map(|range| range.start.max(at)).ok_or(Errno::NXIO)
+            }
+            SeekFrom::Hole(at) => {
+                let range = odd.iter().find(|range| range.contains(&at));
+                Ok(range.map_or(at, |range| range.end))
+            }
+            _ => Err(Errno::INVAL),
+        };
+        let whole = [
+            (1 << 20)..(1 << 20) + BLOCK,
+            (2 << 20)..(2 << 20) + BLOCK,
+            (3 << 20) - BLOCK..(3 << 20) + BLOCK,
+        ];
+        assert_eq!(ranges_of(seek, SIZE, 9).unwrap(), whole);
+        // The file's end is one of a block.
+        let to_the_end = ranges_of(seek, (3 << 20) + 1, 9).unwrap();
+        assert_eq!(to_the_end.last(), Some(&((3 << 20) - BLOCK..(3 << 20) + 1)));
     }
 }

@@ -312,6 +312,40 @@ fn worked() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// What tests of those who read for sessions use.
+#[cfg(test)]
+pub mod crowd {
+    use super::{Duration, Sessions, THREADS, lock};
+
+    /// Nothing here takes long; a hang is a failure, not a wait.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// So many sessions that each waits for turns on one thread, and none gets one, until this is dropped.
+    pub fn crowded(sessions: &Sessions) -> impl Sized {
+        let others: Vec<_> = (0..THREADS).map(|_| sessions.begin()).collect();
+        (others, sessions.turn())
+    }
+
+    /// Runs this with two threads for what blocks.
+    pub fn with_two_threads(test: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(2).build();
+        runtime.unwrap().block_on(test);
+    }
+
+    /// Asserts that something waits for a turn and leaves one of the two to others.
+    pub async fn assert_one_is_free(sessions: &Sessions) {
+        let free = async {
+            while lock(&sessions.0.till).waiting.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+        };
+        let free = tokio::time::timeout(PATIENCE, free).await;
+        free.expect("nothing waits, or no thread is free");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::TryRecvError;
@@ -358,6 +392,20 @@ mod tests {
         while worked() - from < SLICE / 2 {}
         assert!(reading.go_on());
         assert!(owes(&alive) >= SLICE / 2);
+    }
+
+    /// Of a small file nothing is asked once it is read.
+    #[test]
+    fn what_was_read_last_is_owed_though_nobody_asks_for_more() {
+        let sessions = Sessions::default();
+        let [alive, _other] = [(); 2].map(|()| owing(&sessions, 0));
+        let going = alive.going();
+        let reading = going.read();
+        assert!(reading.go_on());
+        let (from, before) = (worked(), owes(&alive));
+        while worked() - from < SLICE / 2 {}
+        drop(reading);
+        assert!(owes(&alive) - before >= SLICE / 2);
     }
 
     /// However many threads read for one of them.

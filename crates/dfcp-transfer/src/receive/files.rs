@@ -472,6 +472,7 @@ fn corrupt(entry: &Entry) -> Problem {
 mod tests {
     use super::*;
     use crate::message::OnConflict;
+    use crate::turns::crowd::{assert_one_is_free, crowded, with_two_threads};
 
     /// A session of this sender with these files.
     fn files(store: &Arc<Store>, entry: Entry, tenant: Arc<Tenant>, session: Going) -> Files {
@@ -560,6 +561,37 @@ mod tests {
             held.pop();
             assert_eq!(put.await.unwrap(), [(0, Outcome::Done)]);
             assert!(dir.path().join("x").exists());
+        });
+    }
+
+    /// Their zeros are hashed in turns, and what comes of other sessions is written meanwhile.
+    #[test]
+    fn holes_of_a_session_among_many_wait_on_one_thread() {
+        with_two_threads(async {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap());
+            let entry = Entry {
+                path: "x".into(),
+                size: 8 * MIN_GROUP,
+                ..Entry::default()
+            };
+            let tenant = Tenant::new([1; 32]);
+            let Ok(Begin::Receive(partial)) = store.begin(&entry, &tenant, How::Anew) else {
+                panic!("it is free")
+            };
+            let partial = Arc::new(OnceCell::new_with(Some(Arc::new(partial))));
+            let (alive, _crowd) = (store.sessions.begin(), crowded(&store.sessions));
+            let files = files(&store, entry, tenant, alive.going());
+            let mut tasks = tokio::task::JoinSet::new();
+            for i in 0..4 {
+                let part = Part {
+                    index: 0,
+                    extents: vec![(i * 2 * MIN_GROUP, 2 * MIN_GROUP)],
+                    partial: partial.clone(),
+                };
+                tasks.spawn(files.clone().take_holes(part));
+            }
+            assert_one_is_free(&store.sessions).await;
         });
     }
 }

@@ -266,3 +266,97 @@ impl Session<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dfcp::{Endpoint, EndpointConfig, generate_key};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::ledger::Ledger;
+    use crate::message::{Entry, OnConflict, Wishes};
+    use crate::meter::Meter;
+    use crate::store::{Begin, How, Store};
+    use crate::tenants::Tenant;
+    use crate::tree::MIN_GROUP;
+    use crate::turns::crowd::{assert_one_is_free, crowded, with_two_threads};
+
+    const FILES: u64 = 4;
+
+    /// Has a session among many, of which none gets a turn, begin with files of which there is a part of this
+    /// tenant: it may wait on one thread.
+    fn waits_on_one_thread(begin: impl AsyncFnOnce(&mut Session<'_>, &Store, &Arc<Tenant>)) {
+        with_two_threads(async {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap());
+            let tenant = Tenant::new([1; 32]);
+            let key = || generate_key().unwrap();
+            let server = EndpointConfig::server(key(), "127.0.0.1:0".parse().unwrap());
+            let server = Endpoint::bind(server).unwrap();
+            let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
+            let connect = client.connect(server.local_addr(), Some(server.public_key()));
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.unwrap(), far.unwrap().accept());
+            let (mut words, _replies) = near.open_bi().await.unwrap();
+            words.write_all(&[0]).await.unwrap();
+            let (control, _words) = far.accept_bi().await.unwrap();
+            let file = |i: u64| Entry {
+                path: i.to_string(),
+                size: 5 * MIN_GROUP,
+                ..Entry::default()
+            };
+            let ledger = Ledger::new(
+                store.clone(),
+                Arc::new((0..FILES).map(file).collect()),
+                control,
+            );
+            let meter = Meter::start();
+            let claim = store.claim(&[], &[], meter.progress()).unwrap();
+            let sender = (tenant.clone(), Wishes::default(), claim);
+            let _crowd = crowded(&store.sessions);
+            let alive = store.sessions.begin();
+            let mut session = Session::new(&far, ledger, &meter, sender, alive);
+            begin(&mut session, &store, &tenant).await;
+            assert_one_is_free(&store.sessions).await;
+        });
+    }
+
+    /// Of each a group has come before.
+    fn leave_parts(session: &Session<'_>, store: &Store, tenant: &Arc<Tenant>) {
+        for i in 0..FILES {
+            let begun = store.begin(session.files.entry(i), tenant, How::Anew);
+            let Ok(Begin::Receive(partial)) = begun else {
+                panic!("it is free")
+            };
+            let group = vec![7; MIN_GROUP as usize];
+            partial.write(&group, 0, || true).unwrap();
+        }
+    }
+
+    #[test]
+    fn files_of_a_session_among_many_are_looked_at_on_one_thread() {
+        waits_on_one_thread(async |session, store, tenant| {
+            leave_parts(session, store, tenant);
+            session.unexamined = (0..FILES).map(|i| (i, Ask::Nothing)).collect();
+            session.examine_next().await.unwrap();
+            assert!(!session.states.is_empty());
+        });
+    }
+
+    #[test]
+    fn files_of_a_session_among_many_that_differ_are_looked_at_on_one_thread() {
+        waits_on_one_thread(async |session, store, tenant| {
+            leave_parts(session, store, tenant);
+            for i in 0..FILES {
+                let ours = Ours::File(blake3::hash(b"ours"));
+                let held = Held {
+                    ours,
+                    ..Held::default()
+                };
+                session.states.insert(i, State::Held(held));
+                let theirs = Hash(blake3::hash(b"theirs").into());
+                session.on_hash(i, theirs).unwrap();
+            }
+        });
+    }
+}
