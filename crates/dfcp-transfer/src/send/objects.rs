@@ -58,14 +58,14 @@ pub struct Objects {
 pub struct Grown(Arc<std::sync::Mutex<BTreeSet<u64>>>);
 
 impl Grown {
-    /// What was read of this file is still all of it, or not.
+    /// This is what has become of a file by the time that it was read.
     fn note(&self, index: u64, still: Still) {
         if still == Still::There {
             self.all().insert(index);
         }
     }
 
-    /// Those that were read.
+    /// All of them.
     pub fn all(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
