@@ -471,7 +471,8 @@ impl Report {
 }
 
 /// What is said of a file to which was added while it was sent.
-const GREW: &str = "it grew while it was sent: what it had at the beginning has arrived";
+const GREW: &str =
+    "it grew while it was sent: what was offered of it has arrived, as it was when it was read";
 
 /// Between the number of files that failed and what became of the first.
 const FIRST: &str = ", the first one: ";
@@ -572,8 +573,7 @@ mod tests {
         };
         report.conclude(None);
         assert_eq!(report.exit_code, 0);
-        let expected =
-            "var/log: it grew while it was sent: what it had at the beginning has arrived";
+        let expected = "var/log: it grew while it was sent: what was offered of it has arrived, as it was when it was read";
         assert_eq!(report.lines()[0], expected);
         assert_eq!(report.lines().len(), 2);
     }
