@@ -58,9 +58,7 @@ impl Connection {
     fn is_delivered(&self) -> bool {
         // One that is acknowledged is gone.
         let waits = |send: &SendChannel| send.is_finished() && !send.is_abandoned();
-        self.out.buffered == 0
-            && self.out.datagrams.is_empty()
-            && !self.channels.senders().any(|(_, send)| waits(send))
+        self.out.datagrams.is_empty() && !self.channels.senders().any(|(_, send)| waits(send))
     }
 
     fn close_with(&mut self, now: Instant, code: CloseCode, reason: &str, error: ConnectionError) {
@@ -69,8 +67,7 @@ impl Connection {
             State::Established => {
                 let reason = reason.to_owned();
                 let copies = self.close_copies();
-                let is_orderly = error == ConnectionError::LocallyClosed;
-                let unreported = self.inc.policy.due().filter(|_| is_orderly);
+                let unreported = self.inc.policy.due();
                 // At once, then twice in each probe timeout, and when the peer still talks.
                 self.state = State::Closing {
                     code,

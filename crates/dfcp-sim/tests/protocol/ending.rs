@@ -325,6 +325,40 @@ fn who_leaves_after_finishing_is_heard_to_the_end() {
     }
 }
 
+/// They leave one after the other on a slow path, all of them within its queue.
+#[test]
+fn who_leaves_after_datagrams_is_heard_to_the_last_of_them() {
+    const DATAGRAMS: u64 = 40;
+    let mut pair = established(PairConfig::symmetric(link(2, 20), 3));
+    let now = pair.now;
+    let client = pair.connection(Side::Client);
+    for _ in 0..DATAGRAMS {
+        assert_eq!(client.send_datagram(vec![7; 1000]), Ok(()));
+    }
+    client.close_when_delivered(now);
+    pair.flush();
+    let over = pair.run_until(20 * SECOND, |pair| closed(pair, Side::Server).is_some());
+    assert!(over);
+    let came = pair.connection(Side::Server).stats().datagrams_received;
+    assert_eq!(came, DATAGRAMS);
+}
+
+/// What may be missing of it has no worth, and a peer that takes nothing of it keeps nobody.
+#[test]
+fn who_leaves_a_stream_unfinished_waits_for_nothing_of_it() {
+    let mut config = PairConfig::symmetric(lossy(0.0), 3);
+    config.server = TransportConfig::default().receive_budget(1 << 18);
+    let mut pair = established(config);
+    let mut ours = Flow::open(&mut pair, Side::Client, ChannelKind::Stream, 2_000_000);
+    ours.write_to(&mut pair, 1_000_000);
+    assert_eq!(ours.written, 1_000_000);
+    let now = pair.now;
+    pair.connection(Side::Client).close_when_delivered(now);
+    pair.flush();
+    let heard = pair.run_until(SECOND, |pair| closed(pair, Side::Server).is_some());
+    assert!(heard, "it waits for who reads nothing");
+}
+
 #[test]
 fn a_peer_that_takes_nothing_does_not_keep_who_left() {
     let idle = 10 * SECOND;

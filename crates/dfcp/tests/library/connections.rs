@@ -87,6 +87,36 @@ async fn what_was_finished_arrives_though_nobody_holds_the_connection() {
     .await;
 }
 
+/// Its peer reads what was finished as slowly as it likes, and learns meanwhile that nobody hears it.
+#[tokio::test]
+async fn what_is_said_to_a_connection_that_nobody_holds_is_stopped() {
+    within(async {
+        let key = generate_key().expect("a key");
+        let slow = TransportConfig::default().receive_budget(1 << 18);
+        let server = EndpointConfig::server(key, "127.0.0.1:0".parse().expect("an address"));
+        let server = Endpoint::bind(server.transport(slow)).expect("binds");
+        let client = client();
+        let (near, far) = pair_of(&client, &server).await;
+        // More than the peer takes before somebody reads it.
+        let data = bytes(1_000_000);
+        let mut send = near.open_uni().await.expect("opens");
+        send.write_all(&data).await.expect("fits");
+        send.finish().expect("ends");
+        drop((send, near));
+        let mut late = far.open_uni().await.expect("opens");
+        late.write_all(b"does anybody hear this?")
+            .await
+            .expect("fits");
+        let why = late.stopped().await;
+        assert!(matches!(why, Ok(Some(_))), "{why:?}");
+        let mut came = Vec::new();
+        let mut recv = far.accept_uni().await.expect("comes");
+        recv.read_to_end(&mut came).await.expect("is whole");
+        assert!(came == data, "bytes differ");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn both_ends_export_the_same_key_material_and_no_others() {
     within(async {
