@@ -254,9 +254,9 @@ pub(super) mod base {
     /// The same of the least round trip, from which windows follow: twice as long, as one that grew with the queue that
     /// it makes would know no end where a link nearly stands still.
     pub const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(10);
-    /// And then for a drain, the longest of a path that is neither slow nor long ([`super::spans::MOST`]) at least: at the
-    /// gains of a drain, and of a queue that is long, one is empty within five times its length.
+    /// And then for a drain: at its gain, as at that of a queue that is long, one is empty within five times its length.
     pub const EMPTIED: f64 = 5.0;
+    /// At least the longest drain of a path that is neither slow nor long ([`super::spans::MOST`]).
     pub const DRAIN_TIME: Duration = Duration::from_secs(1);
     /// Longest time between looks for a queue that the base may hide, which is the memory doubled three times: a route
     /// that became longer and loses much costs a deep drain in 40 s.
