@@ -138,6 +138,11 @@ impl SendQueue {
         self.repairs.is_empty() && self.new.is_empty() && self.at_limit.is_empty()
     }
 
+    /// Whether a channel has new blocks, though it may lack credit for them.
+    pub fn has_new(&self) -> bool {
+        !(self.new.is_empty() && self.at_limit.is_empty())
+    }
+
     /// Whether it is worth asking the channels.
     pub fn is_ready(&self) -> bool {
         !(self.blocked || self.repairs.is_empty() && self.new.is_empty())

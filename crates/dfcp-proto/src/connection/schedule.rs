@@ -33,7 +33,8 @@ impl Connection {
             return picked;
         }
         self.out.queue.block();
-        self.out.path.on_idle();
+        let waits = self.out.queue.has_new() || self.out.is_held_up(self.config.send_buffer);
+        self.out.path.on_idle(waits);
         let mut senders = self.channels.senders().filter(|_| probing);
         senders.find_map(|(id, send)| Some((id, send.probe()?)))
     }

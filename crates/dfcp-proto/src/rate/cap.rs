@@ -80,7 +80,9 @@ impl RateController for Capped {
         if self.is_held_back()
             && let Some(newest) = &feedback.newest
         {
-            told.idle_total = told.idle_total.max(newest.sent_total);
+            let sent = newest.sent_total;
+            told.idle_total = told.idle_total.max(sent);
+            told.app_limited_total = told.app_limited_total.max(sent);
         }
         self.inner.on_feedback(&told);
     }

@@ -66,6 +66,8 @@ pub(crate) struct PathControl {
     delivered_total: u64,
     /// `sent_total` when there was last nothing to send, though a packet might have gone.
     idle_total: u64,
+    /// The same, unless there was more that waited for the receiver.
+    app_limited_total: u64,
     conversation: Conversation,
 }
 
@@ -80,6 +82,7 @@ impl PathControl {
             sent_total: 0,
             delivered_total: 0,
             idle_total: 0,
+            app_limited_total: 0,
             conversation: Conversation::default(),
         }
     }
@@ -206,9 +209,12 @@ impl PathControl {
         self.pacer.rate() != Rate::MAX
     }
 
-    /// There was nothing to send, though a packet might have gone.
-    pub fn on_idle(&mut self) {
+    /// There was nothing to send, though a packet might have gone; or what there was `waits` for the receiver.
+    pub fn on_idle(&mut self, waits: bool) {
         self.idle_total = self.sent_total;
+        if !waits {
+            self.app_limited_total = self.sent_total;
+        }
     }
 
     /// A packet of `bytes` leaves.
@@ -248,6 +254,7 @@ impl PathControl {
     pub fn on_feedback(&mut self, now: Instant, fill: impl FnOnce(&mut Feedback<'_>)) {
         let mut feedback = Feedback::new(now, &self.rtt);
         feedback.idle_total = self.idle_total;
+        feedback.app_limited_total = self.app_limited_total;
         fill(&mut feedback);
         self.rate.on_feedback(&feedback);
         self.follow_rate(now);

@@ -207,6 +207,9 @@ pub struct Feedback<'a> {
     pub bytes_in_flight: u64,
     /// Bytes sent when the sender last had nothing to send though it was allowed to.
     pub idle_total: u64,
+    /// The same, but only if its application had no more: not while it waited for the receiver to give credit or
+    /// to finish blocks, which a receiver could do as it likes to look as slow as it likes.
+    pub app_limited_total: u64,
     /// What the receiver itself says of the path, if its feedback does.
     pub path: Option<PathReport>,
     /// Round-trip times.
@@ -230,6 +233,7 @@ impl<'a> Feedback<'a> {
             lateness: Duration::ZERO,
             bytes_in_flight: 0,
             idle_total: 0,
+            app_limited_total: 0,
             path: None,
             rtt,
         }

@@ -1,6 +1,6 @@
 //! What a path did lately: the delivery rate by our own clock, the least delay.
 
-use super::AckPoint;
+use super::{AckPoint, Feedback};
 use crate::time::{Duration, Instant};
 
 /// How long a least delay counts: two halves of this.
@@ -14,8 +14,8 @@ const STRETCHES: usize = 8;
 pub(super) struct Delivered {
     start: Option<(Instant, AckPoint)>,
     last: Instant,
-    /// Of the last full stretches, the newest first, bytes per second; `None` where the sender was
-    /// idle.
+    /// Of the last full stretches, the newest first, bytes per second; `None` where the application had no
+    /// more to send.
     rates: [Option<f64>; STRETCHES],
     pub(super) intervals: u32,
     /// Those of them in which the sender was not idle.
@@ -23,7 +23,8 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    pub(super) fn update(&mut self, now: Instant, ack: AckPoint, idle_total: u64, rtt: f64) {
+    pub(super) fn update(&mut self, feedback: &Feedback<'_>, ack: AckPoint, rtt: f64) {
+        let now = feedback.now;
         let least = Duration::from_secs_f64(rtt.max(0.050));
         // After a silence (a blackout) the count begins anew.
         let silent = now.saturating_since(std::mem::replace(&mut self.last, now)) > least;
@@ -38,15 +39,15 @@ impl Delivered {
         self.intervals += 1;
         self.start = Some((now, ack));
         self.rates.rotate_right(1);
-        let used = idle_total < start.sent_total;
-        self.used += u32::from(used);
-        self.rates[0] = used.then(|| {
+        self.used += u32::from(feedback.idle_total < start.sent_total);
+        let had_more = feedback.app_limited_total < start.sent_total;
+        self.rates[0] = had_more.then(|| {
             let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
             bytes as f64 / time.as_secs_f64()
         });
     }
 
-    /// The highest of the last stretches, unless the sender was idle in the newest: a burst of loss
+    /// The highest of the last stretches, unless the application had no more in the newest: a burst of loss
     /// may empty any one of them.
     pub(super) fn best(&self) -> Option<f64> {
         self.rates[0]?;

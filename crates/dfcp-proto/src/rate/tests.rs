@@ -201,7 +201,7 @@ impl Sender {
         feedback.acked_packets = answer.arrived;
         feedback.lost_packets = answer.lost;
         feedback.ce_packets = answer.marked;
-        feedback.idle_total = self.idle;
+        (feedback.idle_total, feedback.app_limited_total) = (self.idle, self.idle);
         self.control.on_feedback(&feedback);
         let rate = self.control.pacing_rate();
         self.pacer.set(self.now, rate, PACKET);

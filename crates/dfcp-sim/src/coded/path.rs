@@ -173,6 +173,7 @@ impl Path {
         feedback.lost_packets = lost;
         feedback.bytes_in_flight = self.in_flight();
         feedback.idle_total = self.idle_total;
+        feedback.app_limited_total = self.idle_total;
         self.rate.on_feedback(&feedback);
         self.pacer.set(now, self.rate.pacing_rate(), self.packet);
     }

@@ -553,11 +553,22 @@ fn mad_parameters_and_clocks_are_survived() {
 
 #[test]
 fn a_receiver_that_lies_about_time_cannot_make_a_flood() {
-    // It acknowledges everything at 1 packet/ms but says it all came within microseconds.
+    flood_by_lies(1 << 40);
+}
+
+/// The sender has nothing to send in every round trip, as the receiver gives it credit for less.
+#[test]
+fn nor_one_that_keeps_the_sender_short_of_credit() {
+    flood_by_lies(400_000);
+}
+
+/// A receiver acknowledges everything at 1 packet/ms but says it all came within microseconds. So many bytes may
+/// be sent beyond what arrived.
+fn flood_by_lies(credit: u64) {
     let mut raw = RawClient::connect_with(
         server_with(TransportConfig::default(), |_| true),
         &TransportParams {
-            max_data: 1 << 40,
+            max_data: credit,
             ..params()
         },
     );
@@ -593,6 +604,7 @@ fn a_receiver_that_lies_about_time_cannot_make_a_flood() {
             [pn, clock, 0, 0, 1, 0]
                 .into_iter()
                 .for_each(|v| write_varint(&mut out, v));
+            Frame::MaxData(delivered * 1200 + credit).emit(&mut out);
             raw.send(&out);
         }
     }

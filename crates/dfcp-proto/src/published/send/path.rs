@@ -163,7 +163,7 @@ impl Path {
 
     /// There was nothing to send, though a packet might have gone.
     pub fn on_idle(&mut self) {
-        self.control.on_idle();
+        self.control.on_idle(false);
     }
 
     /// Whether the next packet should be answered, last of a pass or not.

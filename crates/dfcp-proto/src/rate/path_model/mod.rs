@@ -548,8 +548,7 @@ impl RateController for PathModel {
         self.blind = 0.0;
         self.on_sample(feedback, newest);
         self.follow_marks(feedback, newest);
-        self.delivered
-            .update(feedback.now, newest, feedback.idle_total, self.rtt);
+        self.delivered.update(feedback, newest, self.rtt);
         self.bound_by_delivery();
         let since = feedback.now.saturating_since(self.round.began);
         if newest.sent_total >= self.round.ends && since.as_secs_f64() >= self.rtt {
