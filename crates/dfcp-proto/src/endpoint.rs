@@ -468,8 +468,9 @@ impl Endpoint {
 
     /// Forgets a refused client that heard so: nobody else will.
     fn retire(&mut self, handle: ConnectionHandle) {
-        let is_closed = self.peek(handle).is_none_or(Connection::is_closed);
-        if is_closed && self.unwelcome.remove(&handle) {
+        let is_closed = || self.peek(handle).is_none_or(Connection::is_closed);
+        if self.unwelcome.contains(&handle) && is_closed() {
+            self.unwelcome.remove(&handle);
             self.forget(handle);
         }
     }

@@ -5,8 +5,7 @@
 //! and gave none; its entries among the timers and the delays are true unless it is touched.
 
 use crate::time::{Duration, Instant};
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the table asks of a connection.
 pub(crate) trait Member {
@@ -31,8 +30,7 @@ struct Slot<C> {
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Table<H, C> {
-    /// Its order is another in every run: sorted where it is walked through.
-    slots: HashMap<H, Slot<C>>,
+    slots: BTreeMap<H, Slot<C>>,
     timers: BTreeSet<(Instant, H)>,
     delays: BTreeSet<(Duration, H)>,
     ready: VecDeque<H>,
@@ -43,7 +41,7 @@ pub(crate) struct Table<H, C> {
 impl<H, C> Default for Table<H, C> {
     fn default() -> Self {
         Self {
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             timers: BTreeSet::new(),
             delays: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -68,7 +66,7 @@ fn reindex<H: Copy + Ord, T: Copy + Ord>(
     }
 }
 
-impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
+impl<H: Copy + Ord, C: Member> Table<H, C> {
     /// Adds a connection, touched.
     pub fn insert(&mut self, handle: H, connection: impl Into<Box<C>>) {
         let slot = Slot {
@@ -122,9 +120,7 @@ impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
 
     /// All handles, in order.
     pub fn handles(&self) -> Vec<H> {
-        let mut handles: Vec<H> = self.slots.keys().copied().collect();
-        handles.sort_unstable();
-        handles
+        self.slots.keys().copied().collect()
     }
 
     /// The next connection that may have packets; it goes to the queue's end.

@@ -88,16 +88,25 @@ impl Rate {
         if self.0 == 0 {
             return Duration::MAX;
         }
-        Duration::from_nanos(
-            u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(self.0))
+        // Divisions of 128 bits cost several times those of 64.
+        Duration::from_nanos(match bytes.checked_mul(8_000_000_000) {
+            Some(product) => product / self.0,
+            None => u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(self.0))
                 .unwrap_or(u64::MAX),
-        )
+        })
     }
 
     /// Bytes that this rate moves in `time`.
     pub fn bytes_in(self, time: Duration) -> u64 {
-        u64::try_from(u128::from(self.0).saturating_mul(time.as_nanos()) / 8_000_000_000)
-            .unwrap_or(u64::MAX)
+        let nanos = time.as_nanos();
+        match u64::try_from(nanos)
+            .ok()
+            .and_then(|n| n.checked_mul(self.0))
+        {
+            Some(product) => product / 8_000_000_000,
+            None => u64::try_from(u128::from(self.0).saturating_mul(nanos) / 8_000_000_000)
+                .unwrap_or(u64::MAX),
+        }
     }
 
     /// This rate times `factor` (finite, not negative).

@@ -135,10 +135,14 @@ impl SendChannel {
 
     /// Adds to the pending bytes, which become a block of `size`.
     fn append(&mut self, part: &[u8], size: usize, buffers: &mut Buffers) {
-        if self.pending.capacity() == 0 && 4 * part.len() >= size {
-            self.pending = buffers.take();
-        }
         let len = self.pending.len() + part.len();
+        if self.pending.capacity() < len && 4 * len >= size {
+            // Moved once, to where the whole block has room.
+            let mut whole = buffers.take();
+            whole.reserve_exact(size + MAX_PADDING);
+            whole.extend_from_slice(&self.pending);
+            self.pending = whole;
+        }
         if self.pending.capacity() < len {
             // Twice what was there, and no more than the block with its padding, so that cutting a full one never
             // moves it.

@@ -196,6 +196,10 @@ impl Connection {
 
     /// A packet of datagrams, as many as fit, if there are any and one may leave.
     pub(super) fn transmit_datagrams(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        if self.out.datagrams.is_empty() {
+            self.tell_room();
+            return None;
+        }
         // The path may have become narrower since they were taken.
         let most = self.max_datagram_size();
         while let Some(next) = self.out.datagrams.waiting.front()

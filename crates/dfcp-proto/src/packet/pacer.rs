@@ -34,18 +34,26 @@ pub struct Pacer {
     packet: u64,
     /// How long a group may take at the rate, and the most bytes that it may have.
     group: (Duration, u64),
+    /// What follows from these: bytes that leave together, whole packets, never less than one, and the most
+    /// tokens.
+    group_bytes: u64,
+    capacity: f64,
 }
 
 impl Pacer {
     /// Starts with `burst` bytes that may go at once.
     pub fn new(now: Instant, burst: u64, packet: u64) -> Self {
-        Self {
+        let mut pacer = Self {
             rate: Rate::ZERO,
             tokens: burst as f64,
             updated: now,
             packet,
             group: (GROUP, u64::MAX),
-        }
+            group_bytes: 0,
+            capacity: 0.0,
+        };
+        pacer.size();
+        pacer
     }
 
     /// The rate followed.
@@ -59,30 +67,29 @@ impl Pacer {
         let slower = rate < self.rate;
         self.rate = rate;
         self.packet = packet;
+        self.size();
         if slower {
             // What a driver that was late may catch up on is counted at the rate that it is sent at:
             // some milliseconds of a rate that was far too high are hundreds of packets.
-            self.tokens = self.tokens.min(self.capacity());
+            self.tokens = self.tokens.min(self.capacity);
         }
     }
 
     /// Packets may wait for each other for `time`, until together they have `bytes`.
     pub fn set_group(&mut self, time: Duration, bytes: u64) {
         self.group = (time, bytes);
+        self.size();
     }
 
-    /// Bytes that leave together: whole packets, never less than one.
-    fn group(&self) -> u64 {
+    /// Works out how large a group and the bucket are.
+    fn size(&mut self) {
         let (time, bytes) = self.group;
         let packet = self.packet.max(1);
-        (self.rate.bytes_in(time).min(bytes) / packet).max(1) * packet
-    }
-
-    fn capacity(&self) -> f64 {
-        let group = self.group();
+        let group = (self.rate.bytes_in(time).min(bytes) / packet).max(1) * packet;
         let late = self.rate.bytes_in(LATENESS);
         let late = late.min(group.saturating_mul(LATE_GROUPS));
-        group.saturating_add(late).max(2 * self.packet) as f64
+        self.group_bytes = group;
+        self.capacity = group.saturating_add(late).max(2 * self.packet) as f64;
     }
 
     fn refill(&mut self, now: Instant) {
@@ -90,7 +97,7 @@ impl Pacer {
         self.updated = self.updated.max(now);
         let filled = self.tokens + self.rate.as_bps() as f64 / 8.0 * elapsed.as_secs_f64();
         // A starting burst may be above capacity; it is spent, never refilled.
-        self.tokens = filled.min(self.capacity().max(self.tokens));
+        self.tokens = filled.min(self.capacity.max(self.tokens));
     }
 
     /// Bytes that may leave now.
@@ -106,7 +113,7 @@ impl Pacer {
 
     /// Where a packet is in its group that leaves now.
     pub fn place(&self) -> Place {
-        let group = self.group();
+        let group = self.group_bytes;
         match 2.0 * self.tokens <= group as f64 {
             _ if group <= self.packet => Place::Alone,
             false => Place::Front,
@@ -122,14 +129,14 @@ impl Pacer {
     /// Forgets what was sent unasked beyond a group: at a low rate, probes after timeouts would else
     /// leave room for nothing but further probes.
     pub fn forgive(&mut self) {
-        self.tokens = self.tokens.max(-self.capacity());
+        self.tokens = self.tokens.max(-self.capacity);
     }
 
     /// When a worthwhile group may leave, seen from the last refill; `None` while the rate is
     /// zero.
     pub fn next_departure(&self) -> Option<Instant> {
         // A second system call is worth it if it is full.
-        let (group, packet) = (self.group(), self.packet.max(1));
+        let (group, packet) = (self.group_bytes, self.packet.max(1));
         let full = (MAX_BATCH as u64 / packet).max(1) * packet;
         let group = match group / full {
             0 => group,
