@@ -13,9 +13,9 @@ const MAY_HOLD: usize = 3 * SEND_BUFFER as usize + (1 << 20);
 /// A packet that was sent has a record of 80 bytes, in a list that has room for twice as many when it has just
 /// doubled; and as much again if it is lost, among those that may only be late.
 const RECORD: usize = 320;
-/// No claim makes more than five times what is delivered (docs/spec/auto.md). Before a round trip is known twelve
-/// times that may be in flight beyond the first 128 packets, and as much again in four timeouts.
-const CLAIM: u64 = 24;
+/// Twelve times what arrived may be in flight or lost beyond the first 128 packets (docs/spec/auto.md), and as much
+/// again in four timeouts.
+const CLAIM: u64 = 1 + 2 * 12;
 const AT_FIRST: u64 = 2 * 128 + 64;
 /// A timeout beyond the fourth lets a 64th of a window go, or two packets (docs/spec/auto.md).
 const PERSISTENT: u64 = 64;

@@ -430,6 +430,7 @@ fn window_stays_within(
         arrived += PACKET;
         last = now;
         control.on_sent(left, arrived);
+        estimator.update(now.saturating_since(left), Duration::ZERO);
         let mut feedback = Feedback::new(now, &estimator);
         feedback.newest = Some(AckPoint::new(claim, left, arrived, arrived));
         feedback.acked_packets = 1;
@@ -463,6 +464,21 @@ fn before_a_round_trip_is_known_no_claim_opens_the_window() {
             _ => Duration::from_millis(40 + count),
         };
         (start, start + rtt + Duration::from_micros(count), claim)
+    });
+    window_stays_within(12, rtt, told);
+}
+
+/// A receiver acknowledges much at first, and then ever less of what left long ago: the round trip, which it makes
+/// as long as it likes, opens no window.
+#[test]
+fn a_receiver_that_answers_ever_later_opens_no_window() {
+    let start = Instant::from_nanos(1_000_000_000);
+    let rtt = Duration::from_millis(5);
+    let mut now = start + rtt;
+    let told = (1..=140).map(|count| {
+        now += Duration::from_micros(if count <= 100 { 500 } else { 10_000 });
+        let late = Duration::from_millis(if count <= 24 { 0 } else { 40 + count });
+        (start, now, late + Duration::from_nanos(count))
     });
     window_stays_within(12, rtt, told);
 }

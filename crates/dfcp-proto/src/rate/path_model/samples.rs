@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::loss::Stretch;
-use super::tuning::spans::MIN_SAMPLES;
+use super::tuning::spans::{MIN_SAMPLES, MOST_SAMPLES};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 
@@ -21,10 +21,19 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Takes a sample and forgets those more than `keep` seconds older.
+    /// Takes a sample and forgets those more than `keep` seconds older. A receiver that says that everything
+    /// arrived at one moment could have any number kept otherwise, and looked at with each further one.
     pub(super) fn push(&mut self, ack: AckPoint, delay: f64, keep: f64) {
-        self.list.push_back(Sample { ack, delay });
         let keep = Duration::from_secs_f64(keep);
+        let mut sample = Sample { ack, delay };
+        let count = self.list.len();
+        if count >= MOST_SAMPLES
+            && ack.received_at < self.list[count - 2].ack.received_at + keep / MOST_SAMPLES as u32
+        {
+            let replaced = self.list.pop_back();
+            sample.delay = replaced.map_or(delay, |s| s.delay.min(delay));
+        }
+        self.list.push_back(sample);
         let is_old = |s: &Sample| s.ack.received_at + keep < ack.received_at;
         while self.list.len() > MIN_SAMPLES && self.list.front().is_some_and(is_old) {
             self.list.pop_front();
@@ -134,5 +143,40 @@ impl Samples {
             .rev()
             .take_while(|s| s.ack.received_at >= from)
             .fold(f64::INFINITY, |least, s| least.min(s.delay))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_whose_clock_stands_has_no_more_samples_kept_than_one_whose_clock_goes() {
+        let mut samples = Samples::default();
+        let mut push = |millis: u64, delay: f64| {
+            let ack = AckPoint::new(Duration::from_millis(millis), Instant::ZERO, 0, 0);
+            samples.push(ack, delay, 2.05);
+            samples.list.len()
+        };
+        (0..100_000).for_each(|_| {
+            push(1, 1.0);
+        });
+        assert_eq!(push(1, 1.0), MOST_SAMPLES);
+        // It goes on: what came together is forgotten as anything else is.
+        let longest = (0..5000).map(|ms| push(1 + ms, 1.0)).max();
+        assert!(longest <= Some(2 * MOST_SAMPLES), "{longest:?}");
+        assert_eq!(push(5001, 1.0), 2051);
+        assert_eq!(samples.least_delay(1.0), 1.0);
+    }
+
+    #[test]
+    fn what_counts_as_one_has_the_least_delay() {
+        let mut samples = Samples::default();
+        let ack = AckPoint::new(Duration::ZERO, Instant::ZERO, 0, 0);
+        for number in 0..2 * MOST_SAMPLES {
+            let last = 2 * MOST_SAMPLES - 2;
+            samples.push(ack, if number == last { 0.5 } else { 1.0 }, 1.0);
+        }
+        assert_eq!(samples.least_delay(1.0), 0.5);
     }
 }

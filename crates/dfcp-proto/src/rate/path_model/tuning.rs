@@ -84,6 +84,9 @@ pub(super) mod spans {
     pub const ROUND_TIME: f64 = 0.1;
     /// Samples kept however old: ten packets of a slow path.
     pub const MIN_SAMPLES: usize = 12;
+    /// Samples from which on those count as one that arrived closer together than so many share the time that they
+    /// are kept, 2.05 s at most: reports come a millisecond apart at least, which makes half as many.
+    pub const MOST_SAMPLES: usize = 4096;
     /// Weight of a gap in the usual one: the memory of a round of 64 packets.
     pub const GAP_WEIGHT: f64 = 1.0 / 64.0;
     /// Weight of a packet in their mean size: as long a memory.

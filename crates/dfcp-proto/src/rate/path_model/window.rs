@@ -29,13 +29,11 @@ impl PathModel {
         }
     }
 
-    /// Bytes in flight beyond which a window is not believed. Before the deliveries of a round trip are known by
-    /// this side's clock, the estimate is the receiver's word alone.
+    /// Bytes in flight beyond which a window is not believed, by all that arrived so far. Before the deliveries of a
+    /// round trip are known by this side's clock, the estimate is the receiver's word alone, and how long a round
+    /// trip takes is always.
     fn most_in_flight(&self) -> f64 {
-        match self.delivered.intervals {
-            0 => self.delivered_window(bounds::EARLY_CLAIM * bounds::WINDOW_ROUND_TRIPS),
-            _ => f64::INFINITY,
-        }
+        self.delivered_window(bounds::EARLY_CLAIM * bounds::WINDOW_ROUND_TRIPS)
     }
 
     /// Bytes that may be in flight by what is known of the path.
