@@ -100,8 +100,8 @@ struct World {
     now: Instant,
     /// When there was a flood last.
     flooded: Option<Instant>,
-    /// What servers want to see again, and when they said so.
-    cookies: BTreeMap<Asker, ([u8; COOKIE_LEN], Instant)>,
+    /// What servers want to see again, and when they said so; the newest is the last.
+    cookies: BTreeMap<Asker, Vec<([u8; COOKIE_LEN], Instant)>>,
     /// What the server sent, and to whom.
     down: Vec<(SocketAddr, Vec<u8>)>,
     /// The ACK of the client that is made by hand, and whether it is in.
@@ -190,7 +190,8 @@ impl World {
             if let Ok(Packet::Retry(Retry { cookie, .. })) = Packet::parse(&answer)
                 && let Ok(Packet::Syn(syn)) = Packet::parse(packet)
             {
-                self.cookies.insert(asker(to, &syn), (cookie, self.now));
+                let cookies = self.cookies.entry(asker(to, &syn)).or_default();
+                cookies.push((cookie, self.now));
             }
             self.down.push((to, answer));
         }
@@ -208,9 +209,9 @@ impl World {
         let Ok(Packet::Syn(syn)) = Packet::parse(packet) else {
             return;
         };
-        let asked = self.cookies.get(&asker(from, &syn));
+        let mut asked = self.cookies.get(&asker(from, &syn)).into_iter().flatten();
         let asked =
-            asked.filter(|(cookie, at)| *cookie == syn.cookie && slot(self.now) <= slot(*at) + 1);
+            asked.find(|(cookie, at)| *cookie == syn.cookie && slot(self.now) <= slot(*at) + 1);
         if self.is_busy() && asked.is_none() {
             let computed = self.server.stats().computed - before;
             assert_eq!(computed, 0, "arithmetic for who proved nothing");
@@ -348,7 +349,7 @@ pub fn handshake(data: &[u8]) {
         match op & 7 {
             kind @ (0 | 3) => {
                 let asked = world.cookies.get(&asker(sender, &raw::syn()));
-                let asked = asked.filter(|_| kind == 3);
+                let asked = asked.filter(|_| kind == 3).and_then(|all| all.last());
                 let cookie = asked.map_or([0; COOKIE_LEN], |(cookie, _)| *cookie);
                 let syn = Syn {
                     cookie,
