@@ -305,7 +305,7 @@ impl<'a> Session<'a> {
                         Event::Ended
                     });
                 }
-                let mut done = Vec::new();
+                let (mut done, mut others) = (Vec::new(), Vec::new());
                 for (index, outcome) in unpacked.outcomes {
                     // Each file of a pack counts once, whatever is said of it.
                     if !self.packed.remove(&index) {
@@ -313,14 +313,19 @@ impl<'a> Session<'a> {
                     }
                     match outcome == Outcome::Done && !self.is_known(index) {
                         true => done.push(index),
-                        false => self.settle(index, outcome).await?,
+                        false => others.push((index, outcome)),
                     }
                 }
                 self.left -= done.len();
                 for index in &done {
                     self.meter.diary().settled(*index, &Outcome::Done);
                 }
-                self.ledger.settle_done(done.into_iter()).await?;
+                // All of it is noted, also where the sender cannot be told any more.
+                let mut told = self.ledger.settle_done(done.into_iter()).await;
+                for (index, outcome) in others {
+                    told = told.and(self.settle(index, outcome).await);
+                }
+                told?;
             }
             Event::Holes(index, end) => {
                 self.holes -= 1;

@@ -288,6 +288,53 @@ async fn what_is_in_its_place_is_told_whenever_the_connection_ends() {
     }
 }
 
+/// Of a pack that came whole the first file is not what it was to be, and the connection is over when that is to be
+/// told: the others are in their places all the same.
+#[tokio::test]
+async fn what_is_in_its_place_is_told_behind_what_failed() {
+    const SIZE: usize = 300_000;
+    let entry = |i: u64| Entry {
+        path: i.to_string(),
+        size: SIZE as u64,
+        mode: 0o644,
+        ..Entry::default()
+    };
+    let entries: Vec<_> = (0..3).map(entry).collect();
+    let hash = blake3::hash(&[7; SIZE]).into();
+    let content = vec![7; 3 * SIZE];
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let there = |i: u64| folder.path().join(i.to_string()).exists();
+        let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
+        let (_endpoints, near, far) = connected().await;
+        let meter = Meter::start();
+        let send = async {
+            let (mut control, _replies) = near.open_bi().await.unwrap();
+            for part in offer::split(&entries, Wishes::default(), &People::default()) {
+                message::write(&mut control, &part).await.unwrap();
+            }
+            let files = vec![(0, blake3::hash(b"another").into()), (1, hash), (2, hash)];
+            message::write(&mut control, &FromSender::Pack { files })
+                .await
+                .unwrap();
+            let mut object = near.open_object().await.unwrap();
+            object.write_all(&content).await.unwrap();
+            object.finish().unwrap();
+            while !there(2) {
+                tokio::task::yield_now().await;
+            }
+            far.close(INTERRUPTED, "");
+        };
+        let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+        let received = tokio::join!(send, receive).1.unwrap();
+        for i in 0..3 {
+            let outcome = received.outcomes.get(&i);
+            let told = outcome == Some(&Outcome::Done);
+            assert_eq!(there(i), told, "round {round}, {i}: {outcome:?}");
+        }
+    }
+}
+
 /// Many large files come, and the connection ends as soon as one of them is in its place.
 #[tokio::test]
 async fn large_files_in_their_places_are_told_whenever_the_connection_ends() {
