@@ -339,6 +339,7 @@ async fn play(
                 index,
                 size,
                 blake3,
+                grown: false,
             },
         };
         message::write(&mut control, &said).await?;

@@ -172,6 +172,7 @@ async fn script(input: &mut Input<'_>) -> (Vec<u8>, u64) {
                 index: u64::from(input.byte() % 8),
                 size: content.len() as u64,
                 blake3: blake3::hash(&content).into(),
+                grown: false,
             },
             _ => FromSender::Failed {
                 index: u64::from(input.byte() % 8),
@@ -431,6 +432,7 @@ async fn play(
                 let hashes = all.iter().map(|file| blake3::hash(file).into());
                 FromSender::Pack {
                     files: files.into_iter().zip(hashes).collect(),
+                    grown: Vec::new(),
                 }
             }
             2 | 3 => {
@@ -461,6 +463,7 @@ async fn play(
                 index,
                 size,
                 blake3: hash,
+                grown: false,
             },
         };
         // Some are announced and do not come, some come and were not announced, some end early.

@@ -45,9 +45,11 @@ pub enum Show {
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Draws from one event about progress to the next: a second.
 const EVENT: u32 = 5;
-/// Goodput is that of so many draws, five seconds: shorter, the time that is left jumps; longer, a
-/// change of the path does not show.
-const WINDOW: usize = 25;
+/// Goodput is that of the last five seconds: shorter, the time that is left jumps; longer, a change of the
+/// path does not show. After so long it is said that nothing comes.
+pub const STALLED: Duration = Duration::from_secs(5);
+/// Draws in that time.
+const WINDOW: usize = (STALLED.as_millis() / INTERVAL.as_millis()) as usize;
 
 /// Bars of all sessions, a line each, and what is said above them. Who draws holds a lock of theirs until that is
 /// written, so only the thread that writes standard error touches them.
@@ -437,7 +439,7 @@ impl Shown {
             };
             let event = Event::File {
                 path: &entry.path,
-                size: entry.size,
+                size: settled.size.unwrap_or(entry.size),
                 status,
                 blake3: settled.hash,
                 message,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
 use dfcp_command::{Failure, Kind, units};
-use dfcp_transfer::{Entry, LeftOut, Meter, Outcome, Received, Sent, Sources};
+use dfcp_transfer::{Diary, Entry, LeftOut, Meter, Outcome, Received, Unstable};
 use serde::Serialize;
 
 use crate::files;
@@ -98,9 +98,12 @@ pub struct Report {
     pub plan: Option<crate::command::cp::plan::Plan>,
     /// What was not sent, or not as it is at the sender, and why.
     pub left_out: Vec<LeftOut>,
-    /// Files that grew while they were sent from here: they arrived as they were offered.
+    /// Files that grew while they were sent: they arrived as they were offered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grown: Vec<String>,
+    /// Files that changed, or were replaced, before they were sent: they arrived as they were then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     /// What became of files that are not in place.
     pub problems: Vec<FileProblem>,
     /// What ended the session early, or the sum of the problems.
@@ -227,7 +230,13 @@ impl Report {
     }
 
     /// Adds what became of the files.
-    pub fn add_outcomes(&mut self, entries: &[Entry], outcomes: &BTreeMap<u64, Outcome>) {
+    pub fn add_outcomes(
+        &mut self,
+        entries: &[Entry],
+        outcomes: &BTreeMap<u64, Outcome>,
+        diary: &Diary,
+    ) {
+        let unstable = diary.unstable();
         for (index, outcome) in outcomes {
             let Some(entry) = usize::try_from(*index).ok().and_then(|i| entries.get(i)) else {
                 continue;
@@ -235,11 +244,12 @@ impl Report {
             match outcome {
                 Outcome::Done => {
                     self.files += 1;
-                    // What came over a pipe had no size when it was offered, and came alone.
-                    self.useful_bytes += match entry.stream {
-                        true => self.moved_bytes,
-                        false => entry.size,
-                    };
+                    self.useful_bytes += diary.size(*index).unwrap_or(entry.size);
+                    match unstable.get(index) {
+                        Some(Unstable::Grown) => self.grown.push(entry.path.clone()),
+                        Some(Unstable::Changed) => self.changed.push(entry.path.clone()),
+                        None => {}
+                    }
                 }
                 Outcome::There => self.files_there += 1,
                 Outcome::Skipped => self.files_skipped += 1,
@@ -255,18 +265,9 @@ impl Report {
         }
     }
 
-    /// Adds those of the files that arrived which grew while they were sent.
-    pub fn add_grown(&mut self, sources: &Sources, sent: &Sent) {
-        let arrived = |index: &&u64| sent.outcomes.get(index) == Some(&Outcome::Done);
-        let grown = sent.grown.iter().filter(arrived);
-        let source = grown.filter_map(|index| sources.list.get(usize::try_from(*index).ok()?));
-        self.grown
-            .extend(source.map(|source| source.entry.path.clone()));
-    }
-
     /// Adds what a session of a receiver since `start` brought, and concludes.
     pub fn add_received(&mut self, received: Received, start: Instant, meter: &Meter) {
-        self.add_outcomes(&received.entries, &received.outcomes);
+        self.add_outcomes(&received.entries, &received.outcomes, meter.diary());
         self.left_out = received.left_out;
         let waited = meter.ended().map_or(Duration::ZERO, |end| end.elapsed());
         let apart = meter.diary().asked() + waited;
@@ -451,13 +452,15 @@ impl Report {
         lines.extend(by_reason(left_out, |count, first, why| {
             format!("left out {count} things (--json names them), the first one {first}: {why}")
         }));
-        let grown = self.grown.iter().map(|path| {
-            let line = format!("{path}: {GREW}");
-            (path.as_str(), GREW.to_owned(), line)
-        });
-        lines.extend(by_reason(grown, |count, first, why| {
-            format!("{count} files (--json names them), the first one {first}: {why}")
-        }));
+        for (paths, why) in [(&self.grown, GREW), (&self.changed, CHANGED)] {
+            let told = paths.iter().map(|path| {
+                let line = format!("{path}: {why}");
+                (path.as_str(), why.to_owned(), line)
+            });
+            lines.extend(by_reason(told, |count, first, why| {
+                format!("{count} files (--json names them), the first one {first}: {why}")
+            }));
+        }
         if let Some(error) = &self.error
             && !lines.contains(&error.message)
         {
@@ -473,6 +476,10 @@ impl Report {
 /// What is said of a file to which was added while it was sent.
 const GREW: &str =
     "it grew while it was sent: what was offered of it has arrived, as it was when it was read";
+
+/// What is said of a file that was another one when it was its turn.
+const CHANGED: &str =
+    "it changed, or another file took its place, before it was sent: it has arrived as it was then";
 
 /// Between the number of files that failed and what became of the first.
 const FIRST: &str = ", the first one: ";
@@ -576,6 +583,8 @@ mod tests {
         let expected = "var/log: it grew while it was sent: what was offered of it has arrived, as it was when it was read";
         assert_eq!(report.lines()[0], expected);
         assert_eq!(report.lines().len(), 2);
+        report.changed = vec!["notes".to_owned()];
+        assert!(report.lines()[1].starts_with("notes: it changed, or another file took its place"));
     }
 
     #[test]

@@ -18,6 +18,17 @@ pub struct Settled {
     pub outcome: Outcome,
     /// Its BLAKE3 hash, if it was sent.
     pub hash: Option<Hash>,
+    /// Its bytes, if they are not as many as were offered.
+    pub size: Option<u64>,
+}
+
+/// A file that did not stay as it was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstable {
+    /// It grew while it was sent. What was offered of it came, and nothing of what was added since.
+    Grown,
+    /// It changed, or another one took its place, before it was sent: it came as it was then.
+    Changed,
 }
 
 /// See the module's text. It costs little unless somebody listens.
@@ -35,6 +46,10 @@ struct State {
     done: BTreeSet<u64>,
     /// Of files that have no outcome yet.
     hashes: BTreeMap<u64, Hash>,
+    /// Bytes of files that were sent with another number of them than was offered: what a pipe gave, and files
+    /// that changed.
+    sizes: BTreeMap<u64, u64>,
+    unstable: BTreeMap<u64, Unstable>,
     /// Files that both sides read, to see what is there of them.
     comparing: BTreeSet<u64>,
     /// Of files of which something was there, bytes that were announced all the same.
@@ -60,8 +75,7 @@ impl Diary {
     /// Where the file that was begun last goes.
     pub fn begun(&self) -> Option<String> {
         let state = self.state();
-        let last = usize::try_from(*state.begun.last()?).ok()?;
-        let entry = state.entries.get(last)?;
+        let entry = state.entry(*state.begun.last()?)?;
         Some(entry.path.clone())
     }
 
@@ -86,6 +100,16 @@ impl Diary {
     /// Bytes of files that came which the receiver had: of a part, or of another version.
     pub fn kept(&self) -> u64 {
         self.state().kept
+    }
+
+    /// Bytes of the file at this place of the offer, if they are not as many as were offered.
+    pub fn size(&self, index: u64) -> Option<u64> {
+        self.state().sizes.get(&index).copied()
+    }
+
+    /// Files that did not stay as they were offered, by place, as far as the sender has said so.
+    pub fn unstable(&self) -> BTreeMap<u64, Unstable> {
+        self.state().unstable.clone()
     }
 
     /// Whether files are being read to see what is there of them.
@@ -132,10 +156,30 @@ impl Diary {
                     *announced = bytes.fold(*announced, u64::saturating_add);
                 }
             }
+            FromSender::Pack { grown, .. } => {
+                for index in grown {
+                    state.note(*index, Unstable::Grown);
+                }
+            }
+            FromSender::Stream { index } => {
+                if state.entry(*index).is_some_and(|entry| !entry.stream) {
+                    state.note(*index, Unstable::Changed);
+                }
+            }
+            FromSender::Sent {
+                index, size, grown, ..
+            } => {
+                if state.entry(*index).is_some_and(|entry| entry.size != *size) {
+                    state.sizes.insert(*index, *size);
+                }
+                if *grown {
+                    state.note(*index, Unstable::Grown);
+                }
+            }
             _ => {}
         }
         match message {
-            FromSender::Pack { files } => {
+            FromSender::Pack { files, .. } => {
                 if let Some((last, _)) = files.last()
                     && !state.begun.contains(last)
                 {
@@ -161,15 +205,14 @@ impl Diary {
     pub(crate) fn settled(&self, index: u64, outcome: &Outcome) {
         let mut state = self.state();
         let hash = state.hashes.remove(&index);
+        let size = state.sizes.get(&index).copied();
         state.begun.retain(|begun| *begun != index);
         state.comparing.remove(&index);
         if let Some(announced) = state.resumed.remove(&index)
             && *outcome == Outcome::Done
-            && let Some(entry) = usize::try_from(index)
-                .ok()
-                .and_then(|i| state.entries.get(i))
+            && let Some(size) = state.entry(index).map(|entry| entry.size)
         {
-            state.kept += entry.size.saturating_sub(announced);
+            state.kept += size.saturating_sub(announced);
         }
         if *outcome == Outcome::Done {
             state.done.insert(index);
@@ -181,12 +224,27 @@ impl Diary {
                 index,
                 outcome,
                 hash,
+                size,
             });
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The file at this place of the offer, if there is one.
+    fn entry(&self, index: u64) -> Option<&Entry> {
+        let index = usize::try_from(index).ok()?;
+        self.entries.get(index)
+    }
+
+    fn note(&mut self, index: u64, what: Unstable) {
+        if self.entry(index).is_some() {
+            self.unstable.entry(index).or_insert(what);
+        }
     }
 }
 
@@ -206,6 +264,7 @@ mod tests {
         assert_eq!(diary.begun(), None);
         diary.said(&FromSender::Pack {
             files: vec![(1, hash)],
+            grown: Vec::new(),
         });
         assert_eq!(diary.begun().as_deref(), Some("b"));
         diary.settled(0, &Outcome::There);
@@ -232,6 +291,7 @@ mod tests {
         for _ in 0..1000 {
             diary.said(&FromSender::Pack {
                 files: vec![(0, Hash([7; 32]))],
+                grown: Vec::new(),
             });
             assert_eq!(diary.state().begun, [0]);
         }
@@ -306,6 +366,7 @@ mod tests {
                 index: 0,
                 size: 100,
                 blake3: Hash([7; 32]),
+                grown: false,
             });
             diary.settled(0, &outcome);
             assert_eq!(diary.kept(), kept);

@@ -66,7 +66,7 @@ mod tree;
 mod turns;
 mod writers;
 
-pub use diary::{Diary, Settled};
+pub use diary::{Diary, Settled, Unstable};
 pub use error::Error;
 pub use ledger::Received;
 pub use message::{

@@ -157,6 +157,9 @@ pub enum FromSender {
     Pack {
         /// Place in the offer and hash of each.
         files: Vec<(u64, Hash)>,
+        /// Those of them that have more by now than was offered, and sent.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        grown: Vec<u64>,
     },
     /// The next object is these parts of one file, one after the other.
     Part {
@@ -172,7 +175,7 @@ pub enum FromSender {
         /// Offsets and lengths in the file.
         extents: Vec<(u64, u64)>,
     },
-    /// The next object is this file, whose size is not known yet.
+    /// The next object is this file, whose size is not known yet, or is another one than was offered.
     Stream {
         /// Its place in the offer.
         index: u64,
@@ -211,6 +214,9 @@ pub enum FromSender {
         size: u64,
         /// Hash of the whole, in hexadecimal digits.
         blake3: Hash,
+        /// Whether it has more by now than was offered, and sent.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        grown: bool,
     },
     /// A file could not be read as it was offered.
     Failed {
@@ -310,6 +316,9 @@ pub enum FromReceiver {
         /// Whether holes are taken as such.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         holes: bool,
+        /// Whether a file that was offered may come in another version.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        changed: bool,
     },
     /// The offer is not; nothing was written.
     Reject(Rejection),
@@ -494,6 +503,7 @@ mod tests {
         let accept = FromReceiver::Accept {
             asked_ms: 0,
             holes: false,
+            changed: false,
         };
         assert_eq!(json(&accept), r#"{"type":"accept"}"#);
         let done = FromReceiver::File {

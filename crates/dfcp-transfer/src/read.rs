@@ -7,12 +7,13 @@ use std::io::{self, Read};
 use std::mem;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::message::Hash;
-use crate::source::{Source, Sources, Still};
+use crate::source::{Source, Sources, Still, Unread};
 use crate::sparse::ZEROS;
 use crate::tree::{Shape, Sum, Value};
 
@@ -30,6 +31,8 @@ pub struct Pack {
     pub bytes: Vec<u8>,
     /// Those that could not be read as they were offered, and why.
     pub failed: Vec<(u64, String)>,
+    /// Those that are another version by now.
+    pub changed: Vec<u64>,
     /// Those that have more by now than was offered, and read.
     pub grown: Vec<u64>,
 }
@@ -51,7 +54,10 @@ impl Pack {
                 }
                 Err(reason) => {
                     pack.bytes.truncate(before);
-                    pack.failed.push((index, reason));
+                    match reason {
+                        Unread::Changed => pack.changed.push(index),
+                        reason => pack.failed.push((index, reason.to_string())),
+                    }
                 }
             }
         }
@@ -59,28 +65,58 @@ impl Pack {
     }
 }
 
-fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<Still, String> {
+fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<Still, Unread> {
     let file = source.open()?;
     let start = bytes.len();
     bytes.resize(start + source.entry.size as usize, 0);
     match file.read_exact_at(&mut bytes[start..], 0) {
         // A size or time that is another one now shows what was changed meanwhile.
         Ok(()) => source.check(&file),
-        Err(error) => Err(source.unread(&file, &error)),
+        Err(error) => Err(source.unread(&file, error)),
+    }
+}
+
+/// A file that is open: whatever takes its name meanwhile, this one is read to its end.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    source: Source,
+    file: Arc<File>,
+}
+
+impl Opened {
+    /// Opens a file as it was offered.
+    pub fn new(source: Source) -> Result<Self, Unread> {
+        let file = Arc::new(source.open()?);
+        Ok(Self { source, file })
+    }
+
+    /// Opens another version of a file that was offered.
+    pub fn changed(source: &Source) -> Result<Self, Unread> {
+        let (source, file) = source.open_changed()?;
+        let file = Arc::new(file);
+        Ok(Self { source, file })
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.source.entry.size
+    }
+
+    fn check(&self) -> Result<Still, Unread> {
+        self.source.check(&self.file)
     }
 }
 
 /// Reads all of a file: its hash, and the values of its groups.
-pub fn sum(source: &Source) -> Result<Sum, String> {
-    let file = source.open()?;
-    let mut sum = Sum::new(Shape::new(source.entry.size));
-    let everything = [(0, source.entry.size)];
+pub fn sum(opened: &Opened) -> Result<Sum, String> {
+    let mut sum = Sum::new(Shape::new(opened.size()));
+    let everything = [(0, opened.size())];
     let work = |_, chunk: &mut Chunk<'_>| {
         sum.update(chunk.bytes());
         Ok(())
     };
-    read_parts(source, &file, &everything, work)?;
-    source.check(&file)?;
+    read_parts(opened, &everything, work)?;
+    opened.check()?;
     Ok(sum)
 }
 
@@ -103,8 +139,7 @@ impl Chunk<'_> {
 
 /// Reads parts of a file, holes without asking the disk; no chunk is of both. `work` gets the place of each.
 fn read_parts(
-    source: &Source,
-    file: &File,
+    Opened { source, file }: &Opened,
     parts: &[(u64, u64)],
     mut work: impl FnMut(u64, &mut Chunk<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -128,7 +163,7 @@ fn read_parts(
                     let to = range.end.min(most);
                     buffer.resize((to - at) as usize, 0);
                     let read = file.read_exact_at(&mut buffer, at);
-                    read.map_err(|error| source.unread(file, &error))?;
+                    read.map_err(|error| source.unread(file, error))?;
                     work(at, &mut Chunk::Data(&mut buffer))?;
                     at = to;
                 }
@@ -261,19 +296,18 @@ fn lacking(
 }
 
 impl Reading<Summary> {
-    /// Reads all of the file, and gives what a receiver misses that has `have`.
-    pub fn whole(source: Source, have: BTreeMap<u64, Value>, holes: Holes) -> Self {
+    /// Reads all of the file that is open, and gives what a receiver misses that has `have`.
+    pub fn whole(opened: Opened, have: BTreeMap<u64, Value>, holes: Holes) -> Self {
         Self::start(move |outlet| {
-            let file = source.open()?;
-            let shape = Shape::new(source.entry.size);
+            let shape = Shape::new(opened.size());
             let mut sum = Sum::new(shape);
             let everything = [(0, shape.size())];
-            read_parts(&source, &file, &everything, |at, chunk| {
+            read_parts(&opened, &everything, |at, chunk| {
                 sum.update(chunk.bytes());
                 let range = at..at + chunk.bytes().len() as u64;
                 outlet.give_on(chunk, lacking(shape, &have, &range), holes)
             })?;
-            let still = source.check(&file)?;
+            let still = opened.check()?;
             let is = |i: u64| sum.values().get(i as usize);
             let differ = have.iter().filter(|(i, value)| is(**i) != Some(*value));
             Ok(Summary {
@@ -286,15 +320,14 @@ impl Reading<Summary> {
 }
 
 impl Reading<Still> {
-    /// Reads parts of the file, and says what has become of it meanwhile.
-    pub fn parts(source: Source, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
+    /// Reads parts of the file that is open, and says what has become of it meanwhile.
+    pub fn parts(opened: Opened, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
         Self::start(move |outlet| {
-            let file = source.open()?;
-            read_parts(&source, &file, &parts, |_, chunk| {
+            read_parts(&opened, &parts, |_, chunk| {
                 let all = 0..chunk.bytes().len();
                 outlet.give_on(chunk, [all], holes)
             })?;
-            source.check(&file)
+            Ok(opened.check()?)
         })
     }
 }
@@ -348,7 +381,8 @@ mod tests {
             .unwrap()
             .list
             .remove(0);
-        let mut reading = Reading::whole(source.clone(), BTreeMap::new(), Holes::Sent);
+        let opened = Opened::new(source).unwrap();
+        let mut reading = Reading::whole(opened.clone(), BTreeMap::new(), Holes::Sent);
         assert!(reading.chunks.recv().await.is_some());
         File::options()
             .write(true)
@@ -358,9 +392,9 @@ mod tests {
             .unwrap();
         while reading.chunks.recv().await.is_some() {}
         let why = reading.end.await.unwrap().unwrap_err();
-        assert_eq!(why, crate::source::CHANGED);
+        assert_eq!(why, Unread::Changed.to_string());
         // Nor is it read again.
-        assert_eq!(sum(&source).unwrap_err(), crate::source::CHANGED);
+        assert_eq!(sum(&opened).unwrap_err(), Unread::Changed.to_string());
     }
 
     #[tokio::test]
@@ -370,11 +404,12 @@ mod tests {
         let content: Vec<u8> = (0..1_000_000_u32).map(|i| (i >> 9) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let source = Sources::scan(&[path]).unwrap().list.remove(0);
-        let whole = sum(&source).unwrap();
-        let (shape, values) = (Shape::new(source.entry.size), whole.values());
+        let opened = Opened::new(source).unwrap();
+        let whole = sum(&opened).unwrap();
+        let (shape, values) = (Shape::new(opened.size()), whole.values());
         // Two groups that are right, one that is not.
         let have = BTreeMap::from([(1, values[1]), (2, values[2]), (5, values[4])]);
-        let mut reading = Reading::whole(source, have.clone(), Holes::Sent);
+        let mut reading = Reading::whole(opened, have.clone(), Holes::Sent);
         let mut came = Vec::new();
         while let Some(chunk) = reading.chunks.recv().await {
             came.extend_from_slice(&chunk);
@@ -463,6 +498,7 @@ mod tests {
         std::fs::write(&path, &content).unwrap();
         let mut source = Sources::scan(&[path]).unwrap().list.remove(0);
         source.data = Some(data.clone().into());
+        let opened = Opened::new(source).unwrap();
         let bytes = |parts: &[(u64, u64)], holes| {
             let places = parts.iter().flat_map(|&(at, length)| at..at + length);
             let wanted = places.filter(|at| holes == Holes::Sent || is_data(*at));
@@ -477,18 +513,18 @@ mod tests {
             vec![(400_000, 10)],
         ] {
             for holes in [Holes::Sent, Holes::Told] {
-                let mut reading = Reading::parts(source.clone(), parts.clone(), holes);
+                let mut reading = Reading::parts(opened.clone(), parts.clone(), holes);
                 let came = all(&mut reading).await;
                 reading.end.await.unwrap().unwrap();
                 assert!(came == bytes(&parts, holes), "{parts:?} {holes:?}");
             }
         }
-        let (shape, sum) = (Shape::new(size), sum(&source).unwrap());
+        let (shape, sum) = (Shape::new(size), sum(&opened).unwrap());
         assert_eq!(sum.root(), blake3::hash(&content));
         let have = [0, 1, 7, 12].map(|i| (i as u64, sum.values()[i]));
         let have = BTreeMap::from(have);
         for holes in [Holes::Sent, Holes::Told] {
-            let mut reading = Reading::whole(source.clone(), have.clone(), holes);
+            let mut reading = Reading::whole(opened.clone(), have.clone(), holes);
             let came = all(&mut reading).await;
             let summary = reading.end.await.unwrap().unwrap();
             assert_eq!(summary.hash, blake3::hash(&content).into());

@@ -21,7 +21,7 @@ use crate::meter::Meter;
 use crate::offer::{self, Refused};
 use crate::receive::{prepare, read_offer, rejection};
 use crate::send::{Reply, Sent, read_replies};
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, Still};
 use crate::sparse::ZEROS;
 use crate::store::{Begin, How, Store};
 use crate::tenants::Tenant;
@@ -52,7 +52,7 @@ where
     meter.expect(sources.bytes());
     meter.diary().offered(Arc::new(sources.entries()));
     let work = async {
-        send_all(&mut stream, sources, meter.progress()).await?;
+        send_all(&mut stream, sources, meter).await?;
         Ok::<_, Error>(stream.shutdown().await?)
     };
     let on_reply = |reply| match reply {
@@ -75,7 +75,7 @@ where
 async fn send_all<W: AsyncWrite + Unpin>(
     stream: &mut W,
     sources: &Sources,
-    progress: &Progress,
+    meter: &Meter,
 ) -> Result<(), Error> {
     for part in offer::split(&sources.entries(), sources.wishes, &sources.people()) {
         message::write(stream, &part).await?;
@@ -84,11 +84,12 @@ async fn send_all<W: AsyncWrite + Unpin>(
         if !source.entry.is_file() {
             continue;
         }
-        let sent = send_one(stream, index, source, progress).await?;
+        let sent = send_one(stream, index, source, meter.progress()).await?;
         let last = sent.unwrap_or_else(|reason| FromSender::Failed {
             index,
             message: format!("sender: {}: {reason}", source.path.display()),
         });
+        meter.diary().said(&last);
         message::write(stream, &last).await?;
     }
     Ok(())
@@ -103,7 +104,7 @@ async fn send_one<W: AsyncWrite + Unpin>(
 ) -> Result<Result<FromSender, String>, Error> {
     let file = match source.open() {
         Ok(opened) => opened,
-        Err(reason) => return Ok(Err(reason)),
+        Err(reason) => return Ok(Err(reason.into())),
     };
     message::write(stream, &FromSender::Content { index }).await?;
     let reading = Reading::new(file.try_clone()?, source.entry.size);
@@ -126,11 +127,12 @@ async fn send_one<W: AsyncWrite + Unpin>(
     let (read, sending) = tokio::join!(read_ahead(reading, give), sending);
     sending?;
     let sent = read.and_then(|summary| {
-        source.check(&file)?;
+        let still = source.check(&file)?;
         Ok(FromSender::Sent {
             index,
             size: summary.size,
             blake3: Hash(summary.hash),
+            grown: still == Still::There,
         })
     });
     Ok(sent)
@@ -273,6 +275,7 @@ where
     let accept = FromReceiver::Accept {
         asked_ms: 0,
         holes: false,
+        changed: false,
     };
     ledger.say(&accept).await?;
     let absent = ledger.absent_directories();
@@ -373,6 +376,7 @@ impl Incoming {
                 index,
                 size,
                 blake3,
+                ..
             } if index == self.index => Announced::Sent { size, hash: blake3 },
             FromSender::Failed { index, message } if index == self.index => {
                 Announced::failed(&message)

@@ -1,13 +1,16 @@
 //! The sender's files.
 
 mod maze;
+mod opened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Error;
 use crate::message::{Entry, Link, People, Wishes};
@@ -16,6 +19,7 @@ use crate::name;
 use crate::offer::{self, check_link, check_path};
 use crate::sparse;
 use maze::Maze;
+pub(crate) use opened::{Still, Unread};
 
 /// A file or directory to send.
 #[derive(Clone, Debug)]
@@ -26,6 +30,9 @@ pub struct Source {
     pub entry: Entry,
     /// Its number in its file system: another file may take its name.
     number: u64,
+    /// The directory that it was listed in, by device and number, where links are not followed: a file that
+    /// takes its place is looked for there and nowhere else.
+    above: Option<Arc<(u64, u64)>>,
     /// Where it has data, if it has holes.
     pub(crate) data: Option<Arc<[Range<u64>]>>,
 }
@@ -36,6 +43,7 @@ impl Source {
             path,
             entry,
             number: 0,
+            above: None,
             data: None,
         }
     }
@@ -151,19 +159,25 @@ impl Sources {
         }
     }
 
-    /// What comes over a pipe, this process' standard input, to be called `name`.
+    /// What comes over a pipe, this process' standard input, to be called `name`; of this moment, or of when it was
+    /// changed if it is a file.
     ///
     /// # Errors
     /// When no file may have that name.
     pub fn pipe(name: &str) -> Result<Self, Error> {
         check_path(name).map_err(|reason| Error::Name(format!("{name}: {reason}")))?;
-        let now = fs::metadata("/dev/stdin").map(|pipe| (pipe.mtime(), pipe.mtime_nsec()));
-        let (mtime, nanos) = now.unwrap_or_default();
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let file = input.and_then(|input| File::from(input).metadata()).ok();
+        // Times of pipes, terminals and devices say when they were opened or made.
+        let changed = file.filter(Metadata::is_file);
+        let changed = changed.and_then(|file| file.modified().ok());
+        let changed = changed.unwrap_or_else(SystemTime::now);
+        let since = changed.duration_since(UNIX_EPOCH).unwrap_or_default();
         let entry = Entry {
             path: name.to_owned(),
             mode: 0o666,
-            mtime,
-            mtime_nanos: u32::try_from(nanos).unwrap_or(0),
+            mtime: i64::try_from(since.as_secs()).unwrap_or(0),
+            mtime_nanos: since.subsec_nanos(),
             stream: true,
             ..Entry::default()
         };
@@ -264,7 +278,7 @@ struct Walk<'a> {
     sources: Sources,
     how: Scan<'a>,
     /// Directories that are being listed: a link back to one of them would have no end.
-    above: Vec<(u64, u64)>,
+    above: Vec<Arc<(u64, u64)>>,
     /// Files with several names, by device and number: the place of the first.
     several: BTreeMap<(u64, u64), u64>,
     maze: Maze,
@@ -297,7 +311,7 @@ impl Walk<'_> {
         let mut source = Source::new(path, entry_of(name, metadata));
         source.entry.directory = metadata.is_dir();
         if source.entry.directory {
-            if self.above.contains(&identity) {
+            if self.above.iter().any(|above| **above == identity) {
                 let why = "a symbolic link back to a directory that it is in";
                 return self.leave_out(&source.path, why);
             }
@@ -311,7 +325,7 @@ impl Walk<'_> {
             };
             let name = source.entry.path.clone();
             self.push(source, metadata);
-            self.above.push(identity);
+            self.above.push(Arc::new(identity));
             for child in children {
                 if self.full.is_none() {
                     self.add_child(child, &name);
@@ -338,6 +352,10 @@ impl Walk<'_> {
         }
         source.entry.size = metadata.len();
         source.number = metadata.ino();
+        source.above = match self.how.links {
+            Links::Follow => None,
+            Links::LeaveOut | Links::Keep => self.above.last().cloned(),
+        };
         if self.how.keep.holes && metadata.blocks().saturating_mul(BLOCK) < metadata.len() {
             source.find_holes();
         }
@@ -491,67 +509,6 @@ fn name_of(path: &Path) -> Result<String, Error> {
 }
 
 impl Source {
-    /// Opens the file if it is still the one that was offered.
-    pub(crate) fn open(&self) -> Result<File, String> {
-        // Never waits for the other end of a pipe that took the file's place.
-        let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-        let file = File::options()
-            .read(true)
-            .custom_flags(flags)
-            .open(&self.path);
-        let file = file.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => "it was removed while it was to be sent".to_owned(),
-            _ => error.to_string(),
-        })?;
-        self.check(&file)?;
-        Ok(file)
-    }
-
-    /// Whether an open file is as it was offered: it was before it was read, or is still. One to which was
-    /// only added, as to logs, has all that was offered. That a program wrote elsewhere in it, too, cannot be
-    /// told; into holes it would have, and so they are not to be there.
-    pub(crate) fn check(&self, file: &File) -> Result<Still, String> {
-        let metadata = file.metadata().map_err(|error| error.to_string())?;
-        if !metadata.is_file() {
-            return Err("it is no file any more".into());
-        }
-        let time = (
-            metadata.mtime(),
-            u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-        );
-        let same =
-            metadata.len() == self.entry.size && time == (self.entry.mtime, self.entry.mtime_nanos);
-        if !same {
-            let grew = metadata.len() > self.entry.size && metadata.ino() == self.number;
-            return match grew && self.data.is_none() {
-                true => Ok(Still::There),
-                false => Err(CHANGED.into()),
-            };
-        }
-        // Files of /proc and of some network file systems have content, and no size.
-        let first = match self.entry.size {
-            0 => file
-                .read_at(&mut [0], 0)
-                .map_err(|error| error.to_string())?,
-            _ => 0,
-        };
-        match first > 0 {
-            true => Err(SIZELESS.into()),
-            false => Ok(Still::Same),
-        }
-    }
-
-    /// Why reading it failed.
-    pub(crate) fn unread(&self, file: &File, error: &std::io::Error) -> String {
-        match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => match self.check(file) {
-                Ok(_) => SHORT.into(),
-                Err(reason) => reason,
-            },
-            _ => error.to_string(),
-        }
-    }
-
     /// Looks where the file has data. What cannot be found out is data.
     fn find_holes(&mut self) {
         let Ok(file) = self.open() else {
@@ -563,22 +520,6 @@ impl Source {
         }
     }
 }
-
-/// What an open file is beside what was offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Still {
-    /// The same.
-    Same,
-    /// All that was offered is there, and more behind it.
-    There,
-}
-
-pub(crate) const CHANGED: &str =
-    "it changed while it was being sent; copy it again when nobody writes to it";
-const SIZELESS: &str = "it has content, but says that its size is 0, as files of /proc do; `dfcp send - HOST --name NAME` \
-     sends what can be read of it";
-const SHORT: &str = "it ends before the size that it says, as files of /sys do; `dfcp send - HOST --name NAME` \
-     sends what can be read of it";
 
 #[cfg(test)]
 mod tests;

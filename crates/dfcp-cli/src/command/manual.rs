@@ -33,10 +33,16 @@ pub fn completions(args: &CompletionsArgs, program: Command) -> ExitCode {
 
 fn script(shell: Shell, program: &Command) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut shown(program), "dfcp", &mut text);
+    let mut program = shown(program);
+    if shell == Shell::Zsh {
+        program = with_plain_names(program);
+    }
+    clap_complete::generate(shell, &mut program, "dfcp", &mut text);
     let text = String::from_utf8_lossy(&text);
     match shell {
         Shell::Bash => with_files(&text),
+        Shell::Zsh => with_commands(&text),
+        Shell::Fish => with_words(&text, &program),
         _ => text.into_owned(),
     }
 }
@@ -62,6 +68,92 @@ fn with_files(script: &str) -> String {
         }
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A command whose values have no colons in their names, as `[ADDR:]PORT` has: to zsh what follows one is what it
+/// completes.
+fn with_plain_names(command: Command) -> Command {
+    let plain = |arg: clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default().iter();
+        // They are written once, before the program ends.
+        let names = names.map(|name| &*name.replace(':', "\\:").leak());
+        let names: Vec<&'static str> = names.collect();
+        match names.is_empty() {
+            true => arg,
+            false => arg.value_names(names),
+        }
+    };
+    command.mut_args(plain).mut_subcommands(with_plain_names)
+}
+
+/// The script for zsh, in which a command's own commands are offered where it takes something else as well, as
+/// `serve` after `dfcp proxy`, and are completed as commands. The generated one takes the first word for the other.
+fn with_commands(script: &str) -> String {
+    let (mut lines, mut in_states) = (Vec::<String>::new(), false);
+    let mut rest = script.lines().peekable();
+    while let Some(line) = rest.next() {
+        let next = rest.peek().and_then(|next| next.strip_prefix("\":: :"));
+        let commands = next.and_then(|next| next.strip_suffix("\" \\"));
+        if let Some(commands) = commands.filter(|_| line.starts_with("':")) {
+            let operand = line
+                .trim_end_matches(" \\")
+                .replace(":_default'", &format!(":{commands}'"));
+            let begin = lines
+                .iter()
+                .rposition(|line| line.starts_with("_arguments "));
+            let is_command = format!(
+                "[[ $words[2] == ({}) ]]",
+                names_in(script, commands).join("|")
+            );
+            let operand = format!("local -a operand; {is_command} || operand=({operand})");
+            lines.insert(begin.unwrap_or(0), operand);
+            lines.push("\"$operand[@]\" \\".to_owned());
+            in_states = true;
+            continue;
+        }
+        in_states &= !line.trim().starts_with("esac");
+        lines.push(match in_states {
+            true => line.replace("$line[2]", "$line[$#operand+1]"),
+            false => line.to_owned(),
+        });
+    }
+    lines.join("\n")
+}
+
+/// The commands that a function of the script for zsh describes: a line each, the name before a colon.
+fn names_in<'a>(script: &'a str, function: &str) -> Vec<&'a str> {
+    let body = script.split_once(&format!("\n{function}() {{\n"));
+    let lines = body.map_or("", |(_, body)| body).lines().skip(1);
+    let lines = lines.map_while(|line| line.strip_prefix('\''));
+    lines
+        .filter_map(|line| Some(line.split_once(':')?.0))
+        .collect()
+}
+
+/// The script for fish, with the words of which a command takes one, as `completions` does, and with commands after
+/// `help`: the generated one offers files for both.
+fn with_words(script: &str, program: &Command) -> String {
+    // After `help`, which is among the words, there would be none that was not seen.
+    let lines = script
+        .lines()
+        .map(|line| match line.contains("_subcommand help; and not") {
+            true => line.replace(" help\" -f", "\" -f"),
+            false => line.to_owned(),
+        });
+    let mut script = lines.collect::<Vec<_>>().join("\n") + "\n";
+    for command in program.get_subcommands() {
+        let values = command
+            .get_positionals()
+            .flat_map(clap::Arg::get_possible_values);
+        let words: Vec<_> = values.map(|value| value.get_name().to_owned()).collect();
+        if !words.is_empty() {
+            let (name, words) = (command.get_name(), words.join(" "));
+            script += &format!(
+                "complete -c dfcp -n \"__fish_dfcp_using_subcommand {name}\" -f -a \"{words}\"\n"
+            );
+        }
+    }
+    script
 }
 
 /// A command without what help does not show, such as commands that it starts itself.

@@ -221,14 +221,14 @@ async fn transfer(
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
     *asked += meter.diary().asked();
-    report.add_grown(&sources, &sent);
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
     earlier.own(&entries, &mut outcomes);
-    report.add_outcomes(&entries, &outcomes);
+    report.add_outcomes(&entries, &outcomes, meter.diary());
     if failure.is_none() && report.problems.is_empty() {
         unfinished.iter().for_each(Unfinished::end);
     }
-    earlier.note_arrived(&entries, meter.diary().done().into_iter());
+    let done = meter.diary().done().into_iter();
+    earlier.note_arrived(&entries, done, meter.diary());
     report.left_out.extend(sent.left_out);
     report.add_time(start, *asked, sent.steady_bps);
     part(&endpoint, connection, code, failure).await

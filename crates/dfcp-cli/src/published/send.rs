@@ -98,7 +98,7 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
         Ok(sent) => (sent, None),
         Err(failure) => (Sent::default(), Some(failure)),
     };
-    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.add_outcomes(&sources.entries(), &sent.outcomes, meter.diary());
     report.add_time(start, Duration::ZERO, sent.steady_bps);
     if endpoint.traffic().too_large > 0 {
         job.output

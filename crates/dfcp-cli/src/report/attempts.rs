@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use dfcp_transfer::{Entry, Meter, Outcome};
+use dfcp_transfer::{Diary, Entry, Meter, Outcome};
 
 use super::Report;
 use crate::progress::Before;
@@ -40,10 +40,17 @@ impl Attempts {
     }
 
     /// Notes those entries of an offer that came to their places.
-    pub fn note_arrived(&mut self, entries: &[Entry], places: impl Iterator<Item = u64>) {
-        let entries = places.filter_map(|place| entries.get(usize::try_from(place).ok()?));
-        self.arrived
-            .extend(entries.map(|entry| (entry.path.clone(), entry.size)));
+    pub fn note_arrived(
+        &mut self,
+        entries: &[Entry],
+        places: impl Iterator<Item = u64>,
+        diary: &Diary,
+    ) {
+        let arrived = places.filter_map(|place| {
+            let entry = entries.get(usize::try_from(place).ok()?)?;
+            Some((entry.path.clone(), diary.size(place).unwrap_or(entry.size)))
+        });
+        self.arrived.extend(arrived);
     }
 
     /// How far they were, for who shows how the next one goes on.

@@ -176,6 +176,76 @@ fn shells_understand_the_completions() {
     }
 }
 
+#[test]
+fn fish_offers_words_where_a_command_takes_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("completions");
+    fs::write(&script, dfcp(&["completions", "fish"])).unwrap();
+    fs::write(dir.path().join("some-file"), "").unwrap();
+    let ask = |line: &str| {
+        let mut fish = Command::new("fish");
+        fish.args([
+            "--no-config",
+            "-c",
+            "source completions; complete -C $argv[1]",
+        ]);
+        let output = fish.arg(line).current_dir(dir.path()).output().ok()?;
+        let offered = String::from_utf8(output.stdout).unwrap();
+        let words = offered.lines().filter_map(|line| line.split('\t').next());
+        Some(words.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(shells) = ask("dfcp completions ") else {
+        eprintln!("skipped: fish is not installed");
+        return;
+    };
+    assert_eq!(shells, ["bash", "elvish", "fish", "powershell", "zsh"]);
+    let commands = ask("dfcp help ").unwrap();
+    assert!(commands.contains(&"send".to_owned()), "{commands:?}");
+    assert!(!commands.contains(&"some-file".to_owned()));
+    assert_eq!(ask("dfcp help ser").unwrap(), ["serve"]);
+    assert_eq!(ask("dfcp send some").unwrap(), ["some-file"]);
+    assert_eq!(ask("dfcp proxy ser").unwrap(), ["serve"]);
+}
+
+/// On a terminal of its own, as zsh completes nothing elsewhere.
+const ASK_ZSH: &str = r#"
+    zmodload zsh/zpty
+    zpty shell zsh -f -i
+    zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; stty cols 200; PS1='rea''dy>'"
+    # Keys that come before its editor is there are not its editor's.
+    zpty -r -m shell said '*ready>*'
+    zpty -w -n shell "$2"$'\t'
+    # What completes is answered before what follows is read.
+    zpty -w -n shell $'\x15'"echo do''ne"$'\n'
+    zpty -r -m shell said '*done*'
+    print -r -- $said
+"#;
+
+#[test]
+fn zsh_offers_a_commands_commands_beside_what_else_it_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("_dfcp"), dfcp(&["completions", "zsh"])).unwrap();
+    let ask = |line: &str| {
+        let mut zsh = Command::new("zsh");
+        zsh.args(["-f", "-c", ASK_ZSH, "zsh"]).arg(dir.path());
+        let output = zsh.arg(line).env("TERM", "dumb").output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let Some(commands) = ask("dfcp proxy ") else {
+        eprintln!("skipped: zsh is not installed");
+        return;
+    };
+    assert!(commands.contains("serve"), "{commands}");
+    let options = ask("dfcp proxy serve --permit").unwrap();
+    assert!(options.contains("--permit-listen"), "{options}");
+    // Of what the server's name precedes, and of a value whose name has a colon.
+    for line in ["dfcp proxy edge --redi", "dfcp proxy --socks "] {
+        let said = ask(line).unwrap();
+        assert!(!said.contains("not found"), "{said}");
+        assert!(said.contains("--redirect") || line.ends_with(' '), "{said}");
+    }
+}
+
 /// What bash offers for the last of these words; nothing where it is to look for files.
 fn offered(script: &Path, words: &[&str]) -> Option<String> {
     let ask = r#"

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{Bench, Receiver, bytes, eventually, run};
 
@@ -22,7 +23,11 @@ fn piped(bench: &Bench) -> Receiver {
 fn what_comes_from_a_pipe_gets_a_name() {
     let bench = Bench::new();
     let receiver = bench.receiver(&["--once"]);
-    let input = File::open(bench.write("x", SIZE)).unwrap();
+    let path = bench.write("x", SIZE);
+    let then = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(then).unwrap();
+    let input = File::open(path).unwrap();
     let mut sender = bench.sender();
     sender
         .args(["-", "--name", "d.tar"])
@@ -36,6 +41,27 @@ fn what_comes_from_a_pipe_gets_a_name() {
     assert_eq!(receiver.end().0, 0);
     bench.assert_received("d.tar", &bytes("x", SIZE));
     assert_eq!(bench.received(), ["d.tar"]);
+    assert_eq!(time_of(&bench, "d.tar"), then);
+}
+
+/// Of a file that was received.
+fn time_of(bench: &Bench, name: &str) -> SystemTime {
+    let file = bench.path("received").join(name);
+    fs::metadata(file).unwrap().modified().unwrap()
+}
+
+/// The time of a device says nothing of what is read.
+#[test]
+fn what_a_device_gives_is_of_when_it_was_sent() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&["--once"]);
+    let before = SystemTime::now();
+    let mut sender = bench.sender();
+    sender.args(["-", "--name", "nothing"]).stdin(Stdio::null());
+    let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(receiver.end().0, 0);
+    assert!(time_of(&bench, "nothing") >= before);
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub async fn receive_into(
         let accept = FromReceiver::Accept {
             asked_ms: meter.diary().asked().as_millis() as u64,
             holes: false,
+            changed: false,
         };
         message::write(&mut control, &accept).await?;
         let most = if entry.stream {
@@ -125,15 +126,13 @@ async fn pass_on(
 ) -> Result<(), Failed> {
     let problem =
         |kind, why: &str| Failed::File(Problem::new(kind, format!("{}: {why}", entry.path)));
-    let message = next(reader).await?;
-    meter.diary().said(&message);
-    let known = match message {
+    let known = match said(reader, meter).await? {
         FromSender::Failed { message, .. } => {
             return Err(Failed::File(Problem::new(ProblemKind::Source, message)));
         }
         FromSender::Stream { index: 0 } if entry.stream => None,
         FromSender::Part { index: 0, extents } if extents == [(0, entry.size)] => None,
-        FromSender::Pack { files } if files.len() == 1 && files[0].0 == 0 => Some(files[0].1),
+        FromSender::Pack { files, .. } if files.len() == 1 && files[0].0 == 0 => Some(files[0].1),
         _ => return Err(violation("not the file that it offers").into()),
     };
     let object: IncomingObject = connection.accept_object().await?;
@@ -155,7 +154,7 @@ async fn pass_on(
     };
     let (size, hash) = match known {
         Some(hash) => (entry.size, hash),
-        None => match next(reader).await? {
+        None => match said(reader, meter).await? {
             FromSender::Failed { message, .. } => {
                 return Err(Failed::File(Problem::new(ProblemKind::Source, message)));
             }
@@ -163,6 +162,7 @@ async fn pass_on(
                 index: 0,
                 size,
                 blake3,
+                ..
             } => (size, blake3),
             _ => return Err(violation("not the end of the file that it sends").into()),
         },
@@ -177,7 +177,9 @@ async fn pass_on(
     }
 }
 
-async fn next(reader: &mut Reader) -> Result<FromSender, Error> {
+async fn said(reader: &mut Reader, meter: &Meter) -> Result<FromSender, Error> {
     let message = reader.next().await?;
-    message.ok_or_else(|| violation("it ends early"))
+    let message = message.ok_or_else(|| violation("it ends early"))?;
+    meter.diary().said(&message);
+    Ok(message)
 }

@@ -161,6 +161,7 @@ impl<'a> Session<'a> {
         let accept = FromReceiver::Accept {
             asked_ms: self.meter.diary().asked().as_millis() as u64,
             holes: self.files.store.keep.holes,
+            changed: true,
         };
         self.ledger.say(&accept).await?;
         let mut telling = tokio::time::interval(TELLING);
@@ -211,6 +212,7 @@ impl<'a> Session<'a> {
             .say(&FromReceiver::Accept {
                 asked_ms: 0,
                 holes: false,
+                changed: false,
             })
             .await?;
         self.say_last(&summary).await;
@@ -237,7 +239,7 @@ impl<'a> Session<'a> {
     async fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
         self.meter.diary().said(&message);
         match message {
-            FromSender::Pack { files } => self.announce_pack(files),
+            FromSender::Pack { files, .. } => self.announce_pack(files),
             FromSender::Part { index, extents } => self.announce_part(index, extents),
             FromSender::Holes { index, extents } => self.on_holes(index, extents),
             FromSender::Stream { index } => self.announce_stream(index),
@@ -248,6 +250,7 @@ impl<'a> Session<'a> {
                 index,
                 size,
                 blake3,
+                ..
             } => {
                 let word = Announced::Sent { size, hash: blake3 };
                 self.on_word(index, word).await

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::{Asked, Reply};
+use super::{Accepted, Asked, Reply, Versions};
 use crate::read::Holes;
 use crate::source::{Expected, Sources};
 use crate::tree::Value;
@@ -30,6 +30,10 @@ pub enum Work {
     Pack(Vec<u64>),
     /// Send this file, but for what the receiver has of it.
     File(u64, Option<BTreeMap<u64, Value>>, Holes),
+    /// Send this file in the version that there is by now.
+    Changed(u64),
+    /// Tell that this file is another version by now, of which the receiver takes none.
+    GiveUp(u64),
     /// Send this pipe.
     Stream(u64),
     /// Tell the hash of this file, or more.
@@ -46,8 +50,8 @@ pub struct Board {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the receiver has agreed, and how it takes holes.
-    accepted: Option<Holes>,
+    /// Whether the receiver has agreed, and to what.
+    accepted: Option<Accepted>,
     blind: usize,
     /// The next of the list.
     cursor: usize,
@@ -58,6 +62,8 @@ struct State {
     /// Large ones, with what is there.
     large: VecDeque<(u64, BTreeMap<u64, Value>)>,
     hashes: VecDeque<(u64, Asked)>,
+    /// Files that are other versions by now, each of which comes alone.
+    changed: VecDeque<u64>,
     /// Large files that are being sent.
     running: BTreeMap<u64, AbortHandle>,
     unsettled: Unsettled,
@@ -136,7 +142,7 @@ impl Board {
     pub fn on_reply(&self, reply: Reply) {
         let mut state = self.state();
         match reply {
-            Reply::Accepted { holes, .. } => state.accepted = Some(holes),
+            Reply::Accepted(accepted) => state.accepted = Some(accepted),
             Reply::There(index, _) | Reply::Settled(index, _) => {
                 state.unsettled.settle(index);
                 state.stop(index);
@@ -162,6 +168,12 @@ impl Board {
         self.changed.notify_one();
     }
 
+    /// A file turned out to be another version than was offered.
+    pub fn changed(&self, index: u64) {
+        self.state().changed.push_back(index);
+        self.changed.notify_one();
+    }
+
     /// A large file is being sent by this task.
     pub fn runs(&self, index: u64, task: AbortHandle) {
         self.state().running.insert(index, task);
@@ -184,13 +196,14 @@ impl Board {
 
 impl State {
     fn holes(&self) -> Holes {
-        self.accepted.unwrap_or(Holes::Sent)
+        self.accepted.map_or(Holes::Sent, |accepted| accepted.holes)
     }
 
     fn stop(&mut self, index: u64) {
         if let Some(task) = self.running.remove(&index) {
             task.abort();
         }
+        self.changed.retain(|changed| *changed != index);
         // Behind the cursor nobody asks any more.
         if index as usize >= self.cursor {
             self.stopped.insert(index);
@@ -200,6 +213,14 @@ impl State {
     fn take(&mut self, sources: &Sources) -> Option<Work> {
         if let Some((index, asked)) = self.hashes.pop_front() {
             return Some(Work::Hash(index, asked));
+        }
+        if let Some(accepted) = self.accepted
+            && let Some(index) = self.changed.pop_front()
+        {
+            return Some(match accepted.versions {
+                Versions::Any => Work::Changed(index),
+                Versions::Offered => Work::GiveUp(index),
+            });
         }
         if let Some((index, have)) = self.large.pop_front() {
             return Some(Work::File(index, Some(have), self.holes()));
@@ -285,6 +306,14 @@ mod tests {
     use crate::message::Outcome;
     use std::time::Duration;
 
+    fn accepted(holes: Holes) -> Reply {
+        Reply::Accepted(Accepted {
+            holes,
+            versions: Versions::Any,
+            asked: Duration::ZERO,
+        })
+    }
+
     #[test]
     fn no_more_packs_leave_than_a_receiver_deals_with() {
         let folder = tempfile::tempdir().unwrap();
@@ -300,10 +329,7 @@ mod tests {
             Some(other) => panic!("{other:?}"),
             None => Vec::new(),
         };
-        board.on_reply(Reply::Accepted {
-            holes: Holes::Sent,
-            asked: Duration::ZERO,
-        });
+        board.on_reply(accepted(Holes::Sent));
         let packs: Vec<_> = (0..MAX_UNSETTLED).map(|_| take()).collect();
         assert!(packs.iter().all(|pack| pack.len() == MAX_PACK_FILES));
         let settle = |index| board.on_reply(Reply::Settled(index, Outcome::Done));
@@ -332,10 +358,7 @@ mod tests {
             let sources = Arc::new(sources.clone());
             let board = Board::new(&sources);
             assert_eq!(board.state().take(&sources).is_none(), waits);
-            board.on_reply(Reply::Accepted {
-                holes: Holes::Sent,
-                asked: Duration::ZERO,
-            });
+            board.on_reply(accepted(Holes::Sent));
             assert_eq!(board.state().take(&sources).is_some(), waits);
         }
     }
@@ -422,11 +445,38 @@ mod tests {
         };
         let blind: Vec<_> = (0..MAX_BLIND + 1).map(|_| take()).collect();
         assert_eq!(blind, [4, 4, 4, 4, 0]);
-        board.on_reply(Reply::Accepted {
-            holes: Holes::Sent,
-            asked: Duration::ZERO,
-        });
+        board.on_reply(accepted(Holes::Sent));
         assert_eq!([take(), take(), take()], [4, 4, 0]);
+    }
+
+    /// Whether another version than was offered may come the receiver says when it agrees.
+    #[test]
+    fn a_file_that_changed_comes_once_the_receiver_takes_it_and_nothing_of_it_may_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "content").unwrap();
+        }
+        let sources = Arc::new(Sources::scan(&files).unwrap());
+        for versions in [Versions::Any, Versions::Offered] {
+            let board = Board::new(&sources);
+            let take = || board.state().take(&sources);
+            assert!(matches!(take(), Some(Work::Pack(files)) if files == [0, 1]));
+            board.changed(0);
+            board.changed(1);
+            assert!(take().is_none());
+            board.on_reply(Reply::Hold(1));
+            board.on_reply(Reply::Accepted(Accepted {
+                holes: Holes::Sent,
+                versions,
+                asked: Duration::ZERO,
+            }));
+            match versions {
+                Versions::Any => assert!(matches!(take(), Some(Work::Changed(0)))),
+                Versions::Offered => assert!(matches!(take(), Some(Work::GiveUp(0)))),
+            }
+            assert!(take().is_none());
+        }
     }
 
     /// Whether holes come as zeros the receiver decides, and says so when it agrees.
@@ -451,10 +501,7 @@ mod tests {
             assert!(matches!(take(), Some(Work::Pack(files)) if files == [0]));
             if holes {
                 assert!(take().is_none());
-                board.on_reply(Reply::Accepted {
-                    holes: taken,
-                    asked: Duration::ZERO,
-                });
+                board.on_reply(accepted(taken));
             }
             assert!(matches!(take(), Some(Work::File(1, None, how)) if how == taken));
         }

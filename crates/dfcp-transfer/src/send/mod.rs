@@ -40,9 +40,6 @@ pub struct Sent {
     pub steady_bps: Option<u64>,
     /// What of files was not kept.
     pub left_out: Vec<LeftOut>,
-    /// By place in the offer: files that grew while they were sent. What was offered of them was sent, and
-    /// nothing of what was added since.
-    pub grown: BTreeSet<u64>,
 }
 
 /// Messages about what was not kept: reasons that a receiver tells apart, twice over.
@@ -66,7 +63,6 @@ pub async fn send(
     let (say, said) = mpsc::unbounded_channel();
     let board = Arc::new(Board::new(sources));
     let objects = Objects::new(connection, sources, &board, say);
-    let grown = objects.grown();
     let work = async {
         for part in offer::split(&entries, sources.wishes, &sources.people()) {
             message::write(&mut control, &part).await?;
@@ -95,11 +91,11 @@ pub async fn send(
                 meter.diary().compared(*index);
                 meter.spare(*bytes);
             }
-            Reply::Accepted { holes, asked } => {
+            Reply::Accepted(accepted) => {
                 meter.diary().agrees();
                 // Nor has anybody been asked for longer than this takes.
-                meter.diary().asks((*asked).min(start.elapsed()));
-                if *holes == Holes::Told {
+                meter.diary().asks(accepted.asked.min(start.elapsed()));
+                if accepted.holes == Holes::Told {
                     meter.spare(sources.bytes() - sources.data_bytes());
                 }
             }
@@ -108,7 +104,7 @@ pub async fn send(
         }
         board.on_reply(reply);
     });
-    let mut sent = tokio::select! {
+    tokio::select! {
         biased;
         sent = replies => sent,
         failure = async {
@@ -117,9 +113,7 @@ pub async fn send(
                 Ok(_) => pending().await,
             }
         } => Err(failure),
-    }?;
-    sent.grown = std::mem::take(&mut *grown.all());
-    Ok(sent)
+    }
 }
 
 async fn write_all(
@@ -145,16 +139,31 @@ pub(crate) enum Asked {
     Groups,
 }
 
+/// What a receiver agrees to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    /// What becomes of holes.
+    pub holes: Holes,
+    /// What it takes of a file that changed after it was offered.
+    pub versions: Versions,
+    /// How long a person was asked.
+    pub asked: Duration,
+}
+
+/// Versions of a file that a receiver takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// That which was offered.
+    Offered,
+    /// Any, whatever its size.
+    Any,
+}
+
 /// What a receiver says that changes what a sender does next.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// It agrees, and has said what it has.
-    Accepted {
-        /// What becomes of holes.
-        holes: Holes,
-        /// How long a person was asked.
-        asked: Duration,
-    },
+    Accepted(Accepted),
     /// This file is there, of so many bytes.
     There(u64, u64),
     /// Something of this file may be there.
@@ -250,13 +259,21 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
     let each = |(first, count): (u64, u64)| first..first.saturating_add(count);
     while let Some(reply) = replies.next().await? {
         match reply {
-            FromReceiver::Accept { asked_ms, holes } => on_reply(Reply::Accepted {
+            FromReceiver::Accept {
+                asked_ms,
+                holes,
+                changed,
+            } => on_reply(Reply::Accepted(Accepted {
                 holes: match holes {
                     true => Holes::Told,
                     false => Holes::Sent,
                 },
+                versions: match changed {
+                    true => Versions::Any,
+                    false => Versions::Offered,
+                },
                 asked: Duration::from_millis(asked_ms),
-            }),
+            })),
             FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
             FromReceiver::File {
                 index,
@@ -486,17 +503,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_receiver_agrees_or_says_why_not() {
-        for (holes, how) in [(true, Holes::Told), (false, Holes::Sent)] {
+        for (yes, holes, versions) in [
+            (true, Holes::Told, Versions::Any),
+            (false, Holes::Sent, Versions::Offered),
+        ] {
             let accept = FromReceiver::Accept {
                 asked_ms: 1500,
-                holes,
+                holes: yes,
+                changed: yes,
             };
             let (ended, replies) = heard(&[accept, END]).await;
             ended.unwrap();
-            let [Reply::Accepted { holes, asked }] = replies[..] else {
+            let [Reply::Accepted(accepted)] = replies[..] else {
                 panic!("{replies:?}")
             };
-            assert_eq!((holes, asked), (how, Duration::from_millis(1500)));
+            assert_eq!((accepted.holes, accepted.versions), (holes, versions));
+            assert_eq!(accepted.asked, Duration::from_millis(1500));
         }
         let no = crate::Rejection::offer("no");
         let (ended, _) = heard(&[FromReceiver::Reject(no.clone()), END]).await;

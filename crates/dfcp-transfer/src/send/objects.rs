@@ -1,6 +1,6 @@
 //! How files become objects: announced on the control stream, opened in the same order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use super::Asked;
 use super::board::{Board, Work};
 use crate::message::{FromSender, Hash};
-use crate::read::{self, Holes, Pack, Reading, join, missing};
-use crate::source::{Sources, Still};
+use crate::read::{self, Holes, Opened, Pack, Reading, join, missing};
+use crate::source::{Sources, Still, Unread};
 use crate::sparse;
 use crate::tree::{Shape, Sum, Value};
 use crate::{Error, MAX_PENDING};
@@ -49,26 +49,7 @@ pub struct Objects {
     pending: Arc<Semaphore>,
     active: Arc<Semaphore>,
     /// Of files whose groups the receiver was told, until it says which of them it has.
-    sums: Arc<std::sync::Mutex<BTreeMap<u64, Sum>>>,
-    grown: Grown,
-}
-
-/// Places in the offer of files that grew while they were sent; a clone is the same.
-#[derive(Clone, Default)]
-pub struct Grown(Arc<std::sync::Mutex<BTreeSet<u64>>>);
-
-impl Grown {
-    /// This is what has become of a file by the time that it was read.
-    fn note(&self, index: u64, still: Still) {
-        if still == Still::There {
-            self.all().insert(index);
-        }
-    }
-
-    /// All of them.
-    pub fn all(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    sums: Arc<std::sync::Mutex<BTreeMap<u64, (Opened, Sum)>>>,
 }
 
 impl Objects {
@@ -90,13 +71,7 @@ impl Objects {
             pending: Arc::new(Semaphore::new(MAX_OPEN)),
             active: Arc::new(Semaphore::new(MAX_ACTIVE)),
             sums: Arc::default(),
-            grown: Grown::default(),
         }
-    }
-
-    /// Which files grew while they were sent.
-    pub fn grown(&self) -> Grown {
-        self.grown.clone()
     }
 
     /// Sends what is to be sent, until it is dropped.
@@ -119,17 +94,19 @@ impl Objects {
         match work {
             Work::Pack(places) => {
                 let sources = self.sources.clone();
-                let pack = tokio::task::spawn_blocking(move || Pack::read(&sources, &places)).await;
-                let pack = pack.map_err(|error| Error::Task(error.to_string()))?;
+                let pack = in_background(move || Pack::read(&sources, &places)).await?;
                 for (index, reason) in &pack.failed {
                     self.failed(*index, reason);
                 }
-                for index in &pack.grown {
-                    self.grown.note(*index, Still::There);
+                for index in &pack.changed {
+                    self.board.changed(*index);
                 }
                 if !pack.files.is_empty() {
                     let permit = self.permit(&self.pending).await?;
-                    let announcement = FromSender::Pack { files: pack.files };
+                    let announcement = FromSender::Pack {
+                        files: pack.files,
+                        grown: pack.grown,
+                    };
                     let object = self.open(announcement).await?;
                     tasks.spawn(send_pack(object, pack.bytes, self.writing.clone(), permit));
                 }
@@ -143,6 +120,16 @@ impl Objects {
                 });
                 self.board.runs(index, task);
             }
+            Work::Changed(index) => {
+                let active = self.permit(&self.active).await?;
+                let sender = self.clone();
+                let task = tasks.spawn(async move {
+                    let _active = active;
+                    sender.send_changed(index).await
+                });
+                self.board.runs(index, task);
+            }
+            Work::GiveUp(index) => self.failed(index, &Unread::Changed.to_string()),
             Work::Stream(index) => {
                 let sender = self.clone();
                 let task = tasks.spawn(async move { sender.send_stream(index).await });
@@ -189,11 +176,36 @@ impl Objects {
         });
     }
 
+    /// Opens a file as it was offered; `None` if it cannot be, which was told, or is another version, which is
+    /// sent in its turn.
+    async fn open_file(&self, index: u64) -> Result<Option<Opened>, Error> {
+        let source = self.sources.list[index as usize].clone();
+        Ok(match in_background(move || Opened::new(source)).await? {
+            Ok(opened) => Some(opened),
+            Err(Unread::Changed) => {
+                self.board.changed(index);
+                None
+            }
+            Err(reason) => {
+                self.failed(index, &reason.to_string());
+                None
+            }
+        })
+    }
+
     async fn tell_hash(&self, index: u64, asked: Asked) -> Result<(), Error> {
         let source = self.sources.list[index as usize].clone();
-        let read = tokio::task::spawn_blocking(move || read::sum(&source)).await;
-        match read.map_err(|error| Error::Task(error.to_string()))? {
-            Ok(sum) => {
+        let read = in_background(move || {
+            let (opened, asked) = match Opened::new(source.clone()) {
+                // Its groups have other places.
+                Err(Unread::Changed) => (Opened::changed(&source)?, Asked::Hash),
+                opened => (opened?, asked),
+            };
+            let sum = read::sum(&opened)?;
+            Ok::<_, String>((opened, sum, asked))
+        });
+        match read.await? {
+            Ok((opened, sum, asked)) => {
                 let blake3 = sum.root().into();
                 if asked == Asked::Groups {
                     for values in sum.values().chunks(LISTED) {
@@ -201,7 +213,7 @@ impl Objects {
                         self.tell(FromSender::Groups { index, values });
                     }
                     let mut sums = self.sums();
-                    sums.insert(index, sum);
+                    sums.insert(index, (opened, sum));
                     if sums.len() > MAX_SUMS {
                         // Without it the file is read once more.
                         sums.pop_first();
@@ -214,7 +226,7 @@ impl Objects {
         Ok(())
     }
 
-    fn sums(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Sum>> {
+    fn sums(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Opened, Sum)>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,22 +234,21 @@ impl Objects {
     async fn send_rest(
         &self,
         index: u64,
-        sum: Sum,
+        (opened, sum): (Opened, Sum),
         mut have: BTreeMap<u64, Value>,
         holes: Holes,
     ) -> Result<(), Error> {
-        let source = self.sources.list[index as usize].clone();
-        let shape = Shape::new(source.entry.size);
+        let shape = Shape::new(opened.size());
         have.retain(|i, value| sum.values().get(*i as usize) == Some(value));
         let parts = missing(shape, &have);
-        let reading = Reading::parts(source, parts.clone(), holes);
+        let reading = Reading::parts(opened, parts.clone(), holes);
         let extents = self.tell_holes(index, parts, holes);
         if let Some(still) = self.send_parts(index, extents, reading).await? {
-            self.grown.note(index, still);
             self.tell(FromSender::Sent {
                 index,
                 size: shape.size(),
                 blake3: sum.root().into(),
+                grown: still == Still::There,
             });
         }
         Ok(())
@@ -250,35 +261,42 @@ impl Objects {
         have: Option<BTreeMap<u64, Value>>,
         holes: Holes,
     ) -> Result<(), Error> {
-        let source = self.sources.list[index as usize].clone();
-        let shape = Shape::new(source.entry.size);
+        let known = self.sums().remove(&index);
+        let opened = match &known {
+            Some((opened, _)) => opened.clone(),
+            None => match self.open_file(index).await? {
+                Some(opened) => opened,
+                None => return Ok(()),
+            },
+        };
         if have.is_some() {
             self.tell(FromSender::Resume { index });
         }
-        let sum = self.sums().remove(&index);
         let have = have.unwrap_or_default();
-        if let Some(sum) = sum {
-            return self.send_rest(index, sum, have, holes).await;
+        if let Some(known) = known {
+            return self.send_rest(index, known, have, holes).await;
         }
+        let shape = Shape::new(opened.size());
         let extents = self.tell_holes(index, missing(shape, &have), holes);
-        let reading = Reading::whole(source.clone(), have, holes);
+        let reading = Reading::whole(opened.clone(), have, holes);
         let Some(read) = self.send_parts(index, extents, reading).await? else {
             return Ok(());
         };
-        self.grown.note(index, read.still);
+        let mut still = read.still;
         if !read.differ.is_empty() {
             let differ = join(read.differ.iter().map(|i| shape.range(*i as usize)));
-            let reading = Reading::parts(source, differ.clone(), holes);
+            let reading = Reading::parts(opened, differ.clone(), holes);
             let extents = self.tell_holes(index, differ, holes);
-            let Some(still) = self.send_parts(index, extents, reading).await? else {
-                return Ok(());
+            still = match self.send_parts(index, extents, reading).await? {
+                Some(still) => still,
+                None => return Ok(()),
             };
-            self.grown.note(index, still);
         }
         self.tell(FromSender::Sent {
             index,
             size: shape.size(),
             blake3: read.hash,
+            grown: still == Still::There,
         });
         Ok(())
     }
@@ -299,11 +317,52 @@ impl Objects {
 
     /// Sends what standard input gives, to its end.
     async fn send_stream(&self, index: u64) -> Result<(), Error> {
+        let reading = Reading::pipe(std::io::stdin());
+        if let Some((size, blake3)) = self.send_all_of(index, reading).await? {
+            self.tell(FromSender::Sent {
+                index,
+                size,
+                blake3,
+                grown: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends a file in the version that there is by now, whatever its size.
+    async fn send_changed(&self, index: u64) -> Result<(), Error> {
+        let source = self.sources.list[index as usize].clone();
+        let opened = match in_background(move || Opened::changed(&source)).await? {
+            Ok(opened) => opened,
+            Err(reason) => {
+                self.failed(index, &reason.to_string());
+                return Ok(());
+            }
+        };
+        let size = opened.size();
+        let reading = Reading::whole(opened, BTreeMap::new(), Holes::Sent);
+        if let Some(read) = self.send_all_of(index, reading).await? {
+            self.tell(FromSender::Sent {
+                index,
+                size,
+                blake3: read.hash,
+                grown: read.still == Still::There,
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends all that is read as one object; `None` as for [`Self::send_parts`].
+    async fn send_all_of<T>(
+        &self,
+        index: u64,
+        mut reading: Reading<T>,
+    ) -> Result<Option<T>, Error> {
+        let permit = self.permit(&self.pending).await?;
         let mut object = self.open(FromSender::Stream { index }).await?;
-        let mut reading = Reading::pipe(std::io::stdin());
         while let Some(mut chunk) = reading.chunks.recv().await {
             match object.write_buffer(&mut chunk).await {
-                Err(dfcp::Error::Reset(_)) => return Ok(()),
+                Err(dfcp::Error::Reset(_)) => return Ok(None),
                 written => written?,
             }
             // The reader may have ended already.
@@ -311,20 +370,17 @@ impl Objects {
         }
         let read = reading.end.await;
         match read.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok((size, blake3)) => {
+            Ok(read) => {
                 object.finish()?;
-                self.tell(FromSender::Sent {
-                    index,
-                    size,
-                    blake3,
-                });
+                hold_until_delivered(object, permit);
+                Ok(Some(read))
             }
             Err(reason) => {
                 object.reset(UNREADABLE);
                 self.failed(index, &reason);
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     /// Sends parts of a file as objects; `None` if the file could not be read, which was told, or the
@@ -357,11 +413,7 @@ impl Objects {
                 break;
             }
             object.finish()?;
-            // What is said next need not wait for it, but no more objects than may be open.
-            tokio::spawn(async move {
-                let _ = object.delivered().await;
-                drop(permit);
-            });
+            hold_until_delivered(object, permit);
         }
         let read = reading.end.await;
         match read.unwrap_or_else(|error| Err(error.to_string())) {
@@ -372,6 +424,22 @@ impl Objects {
             }
         }
     }
+}
+
+/// What is said next need not wait for an object, but no more objects than may be open.
+fn hold_until_delivered(object: SendStream, permit: OwnedSemaphorePermit) {
+    tokio::spawn(async move {
+        let _ = object.delivered().await;
+        drop(permit);
+    });
+}
+
+/// Does what waits for a disk.
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Task(error.to_string()))
 }
 
 async fn send_pack(

@@ -108,6 +108,7 @@ fn sent(index: u64, content: &[u8]) -> FromSender {
         index,
         size: content.len() as u64,
         blake3: blake3::hash(content).into(),
+        grown: false,
     }
 }
 

@@ -136,12 +136,12 @@ fn a_file_that_hides_its_size_is_not_taken_for_an_empty_one() {
     let empty = dir.path().join("empty");
     fs::write(&empty, "").unwrap();
     let sources = Sources::scan(&[PathBuf::from("/proc/version"), empty]).unwrap();
-    let why = sources.list[0].open().unwrap_err();
+    let why = sources.list[0].open().unwrap_err().to_string();
     assert!(why.contains("size is 0"), "{why}");
     sources.list[1].open().unwrap();
     // Nor one that cannot be read.
     let sources = Sources::scan(&[PathBuf::from("/proc/self/mem")]).unwrap();
-    let why = sources.list[0].open().unwrap_err();
+    let why = sources.list[0].open().unwrap_err().to_string();
     assert!(why.contains("Input/output error"), "{why}");
 }
 
@@ -168,15 +168,15 @@ fn a_change_that_keeps_the_size_is_noticed_by_the_time() {
     source.open().unwrap();
     for (seconds, nanos) in [(1_000_000_000, 501), (1_000_000_001, 500)] {
         time(seconds, nanos);
-        assert_eq!(source.open().unwrap_err(), CHANGED);
+        assert_eq!(source.open().unwrap_err(), Unread::Changed);
     }
     time(1_000_000_000, 500);
     source.open().unwrap();
     fs::remove_file(&path).unwrap();
-    let why = source.open().unwrap_err();
+    let why = source.open().unwrap_err().to_string();
     assert!(why.contains("removed"), "{why}");
     fs::create_dir(&path).unwrap();
-    let why = source.open().unwrap_err();
+    let why = source.open().unwrap_err().to_string();
     assert!(why.contains("no file any more"), "{why}");
 }
 

@@ -24,6 +24,7 @@ async fn a_receiver_has_no_more_bytes_than_were_sent_and_asks_no_longer_than_it_
             FromReceiver::Accept {
                 asked_ms: u64::MAX,
                 holes: false,
+                changed: false,
             },
             FromReceiver::Progress { bytes: u64::MAX },
             FromReceiver::File {
@@ -74,6 +75,7 @@ async fn a_sender_shows_that_files_are_compared_and_expects_less_of_what_is_ther
         let accept = FromReceiver::Accept {
             asked_ms: 0,
             holes: false,
+            changed: false,
         };
         let hold = FromReceiver::Hold { files: vec![0] };
         let check = FromReceiver::Check {

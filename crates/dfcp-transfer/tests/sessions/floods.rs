@@ -70,6 +70,7 @@ fn sent(index: u64, content: &[u8]) -> FromSender {
         index,
         size: content.len() as u64,
         blake3: blake3::hash(content).into(),
+        grown: false,
     }
 }
 
@@ -220,7 +221,14 @@ async fn the_largest_packs_are_welcome_and_larger_ones_end_the_session() {
         let received = session(&files, async |near, control, replies| {
             let hash = blake3::hash(&vec![7; size as usize]).into();
             let files = (0..count).map(|i| (i, hash)).collect();
-            message::write(control, &FromSender::Pack { files }).await?;
+            message::write(
+                control,
+                &FromSender::Pack {
+                    files,
+                    grown: Vec::new(),
+                },
+            )
+            .await?;
             let mut object = near.open_object().await?;
             object.write_all(&vec![7; (count * size) as usize]).await?;
             object.finish()?;
@@ -342,13 +350,17 @@ async fn words_of_another_kind_of_file_end_the_session() {
     };
     let pack = |index| FromSender::Pack {
         files: vec![(index, hash)],
+        grown: Vec::new(),
     };
     let message = String::new();
     let mut all = vec![
         vec![part(1, &[])],
         vec![holes(1, &[])],
         vec![pack(1)],
-        vec![FromSender::Stream { index: 0 }],
+        vec![
+            FromSender::Stream { index: 0 },
+            FromSender::Stream { index: 0 },
+        ],
         vec![
             FromSender::Stream { index: 1 },
             FromSender::Stream { index: 1 },

@@ -124,6 +124,7 @@ async fn a_large_file_that_is_not_what_was_sent_gets_no_name() {
         index: 0,
         size,
         blake3: blake3::hash(content).into(),
+        grown: false,
     };
     let mut other = bench.content.clone();
     other[2_000_000] ^= 1;

@@ -77,6 +77,7 @@ async fn a_stream_gets_its_name_if_it_is_what_the_sender_read() {
         index: 0,
         size: size as u64,
         blake3: blake3::hash(of).into(),
+        grown: false,
     };
     let broken = FromSender::Failed {
         index: 0,
@@ -118,6 +119,7 @@ async fn streams_and_files_together_bring_no_more_than_a_session_may() {
         index,
         size,
         blake3: blake3::hash(&vec![7; size as usize]).into(),
+        grown: false,
     };
     // A stream beside a file, and beside another stream.
     for (entries, limit, comes) in [
@@ -167,6 +169,7 @@ async fn of_a_pack_that_ends_early_the_files_that_came_are_kept() {
     let hashes = files.iter().map(|file| blake3::hash(file).into());
     let pack = FromSender::Pack {
         files: (0..).zip(hashes).collect(),
+        grown: Vec::new(),
     };
     let folder = tempfile::tempdir().unwrap();
     let content = files.concat();
@@ -197,6 +200,7 @@ async fn a_file_that_is_twice_in_a_pack_is_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let first = FromSender::Pack {
             files: pack.iter().map(|&i| (i, hash)).collect(),
+            grown: Vec::new(),
         };
         let content = b"hello".repeat(pack.len());
         let received = receive(folder.path(), &files[..count], (first, &content, None)).await;
@@ -225,6 +229,7 @@ async fn a_file_is_not_lost_with_a_pack_that_names_it_again() {
         let folder = tempfile::tempdir().unwrap();
         let first = FromSender::Pack {
             files: pack.iter().map(|&i| (i, hash)).collect(),
+            grown: Vec::new(),
         };
         let said = (first, &content[..], None);
         let received = receive(folder.path(), &files[..count], said).await;
@@ -277,6 +282,7 @@ async fn what_is_in_its_place_is_told_whenever_the_connection_ends() {
     let hash = blake3::hash(&[7; SIZE]).into();
     let pack = FromSender::Pack {
         files: (0..COUNT).map(|i| (i, hash)).collect(),
+        grown: Vec::new(),
     };
     let folder = tempfile::tempdir().unwrap();
     let content = vec![7; SIZE * COUNT as usize];
@@ -370,6 +376,7 @@ async fn large_files_in_their_places_are_told_whenever_the_connection_ends() {
                 index,
                 size,
                 blake3,
+                grown: false,
             };
             message::write(&mut control, &sent).await.unwrap();
         }
@@ -427,6 +434,7 @@ async fn a_file_that_came_is_not_lost_because_its_sender_says_so() {
     let hash = blake3::hash(&[7; SIZE]).into();
     let pack = FromSender::Pack {
         files: (0..4).map(|i| (i, hash)).collect(),
+        grown: Vec::new(),
     };
     let gone = FromSender::Failed {
         index: 3,

@@ -271,6 +271,7 @@ async fn a_sender_that_lies_about_groups_brings_no_wrong_file() {
             index: 0,
             size: old.len() as u64,
             blake3: Hash([8; 32]),
+            grown: false,
         },
     ];
     for message in rest {

@@ -141,6 +141,7 @@ fn sent(index: u64, content: &[u8]) -> FromSender {
         index,
         size: content.len() as u64,
         blake3: blake3::hash(content).into(),
+        grown: false,
     }
 }
 
@@ -154,6 +155,7 @@ fn part(length: u64) -> FromSender {
 fn pack(index: u64, content: &[u8]) -> FromSender {
     FromSender::Pack {
         files: vec![(index, blake3::hash(content).into())],
+        grown: Vec::new(),
     }
 }
 
@@ -243,6 +245,7 @@ async fn words_that_are_not_of_the_file_end_the_session() {
     let size = WORDS.len() as u64;
     let both = FromSender::Pack {
         files: vec![(0, blake3::hash(WORDS).into()); 2],
+        grown: Vec::new(),
     };
     let (file, stream) = (entry(size, false), entry(0, true));
     for (entry, before, after) in [

@@ -360,6 +360,7 @@ async fn object_of(
     let _ = connection.send_object(file, size, &progress).await;
     let empty = FromSender::Pack {
         files: vec![(1, blake3::hash(b"").into())],
+        grown: Vec::new(),
     };
     message::write(&mut control, &empty).await?;
     let nothing = fs::File::open("/dev/null")?;
@@ -425,6 +426,7 @@ async fn a_pack_is_done_with_its_last_byte_though_its_object_does_not_end() {
         }
         let pack = FromSender::Pack {
             files: vec![(0, blake3::hash(content).into())],
+            grown: Vec::new(),
         };
         message::write(&mut control, &pack).await.unwrap();
         // Blocks of an object leave before its end where they are full.
@@ -467,6 +469,7 @@ async fn words_that_no_sender_says_end_the_session() {
         index,
         size: 1,
         blake3: blake3::hash(b"x").into(),
+        grown: false,
     };
     let part = |index, length| FromSender::Part {
         index,
@@ -474,6 +477,7 @@ async fn words_that_no_sender_says_end_the_session() {
     };
     let pack = |files: std::ops::Range<u64>| FromSender::Pack {
         files: files.map(|i| (i, blake3::hash(b"x").into())).collect(),
+        grown: Vec::new(),
     };
     for words in [
         // Nothing of it was announced; twice about one file.
@@ -540,6 +544,7 @@ async fn directories_are_made_as_files_need_them() {
         let accepted = FromReceiver::Accept {
             asked_ms: 0,
             holes: false,
+            changed: true,
         };
         assert_eq!(accept, Some(accepted));
         near.close(DONE, "");

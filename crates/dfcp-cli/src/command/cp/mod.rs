@@ -29,7 +29,7 @@ use std::time::Duration;
 use dfcp::Rate;
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, block_on, units};
-use dfcp_transfer::{Change, Entry, LeftOut, Outcome};
+use dfcp_transfer::{Change, Diary, Entry, LeftOut, Outcome};
 
 use super::Output;
 use crate::files::{EMPTY_NAME, OnConflict};
@@ -306,11 +306,11 @@ impl Args {
         &self,
         entries: &[Entry],
         (outcomes, changes): (&BTreeMap<u64, Outcome>, &BTreeMap<u64, Vec<Change>>),
-        report: &mut Report,
+        (report, diary): (&mut Report, &Diary),
     ) {
         match self.choice.dry_run {
             true => report.plan = Some(Plan::new(entries, outcomes, changes)),
-            false => report.add_outcomes(entries, outcomes),
+            false => report.add_outcomes(entries, outcomes, diary),
         }
     }
 

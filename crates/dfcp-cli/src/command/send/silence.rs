@@ -8,10 +8,7 @@ use dfcp::Connection;
 
 use super::{Args, LOOK};
 use crate::command::pings;
-
-/// How long a connection is silent beyond what it would be by itself until that is said: as long as a bar takes to say
-/// that nothing arrives.
-const LATE: Duration = Duration::from_secs(5);
+use crate::progress::STALLED;
 
 /// What comes from the other side, as it is looked at again and again.
 #[derive(Debug, Default)]
@@ -40,7 +37,8 @@ impl Silence {
 /// Says when nothing comes from the receiver, and how long that is waited for. Does not end.
 pub async fn told(args: &Args, connection: &Connection) -> Infallible {
     let timeout = args.output.timeout();
-    let long = pings(timeout) + LATE;
+    // A connection is silent by itself from one sign of life to the next.
+    let long = pings(timeout) + STALLED;
     let mut silence = Silence::default();
     loop {
         tokio::time::sleep(LOOK).await;

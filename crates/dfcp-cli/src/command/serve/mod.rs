@@ -353,12 +353,15 @@ fn bind(
         .map_or(0, |link| link.guests.connections());
     let config = |address| {
         let parts = parts.clone();
-        EndpointConfig::server(key.clone(), address)
+        let config = EndpointConfig::server(key.clone(), address)
             .transport(transport.clone())
-            .memory(settings.memory(&transport))
             // Links have places of their own.
             .max_connections(whole.max_connections as usize + links)
-            .authorize(move |key| parts.admission(key))
+            .authorize(move |key| parts.admission(key));
+        match settings.memory() {
+            Some(memory) => config.memory(memory),
+            None => config,
+        }
     };
     match passed {
         Some(socket) => {

@@ -183,11 +183,10 @@ impl Settings {
         })
     }
 
-    /// What all connections of the port together may hold of what they receive.
-    pub fn memory(&self, transport: &TransportConfig) -> u64 {
-        match (&self.proxy, &self.recv) {
-            (None, Some(_)) => FILES_MEMORY,
-            _ => 4 * transport.max_receive(),
-        }
+    /// What all connections of the port together may hold of what they receive, if it is not what any endpoint
+    /// lets them hold.
+    pub fn memory(&self) -> Option<u64> {
+        let files_alone = self.recv.is_some() && self.proxy.is_none();
+        files_alone.then_some(FILES_MEMORY)
     }
 }

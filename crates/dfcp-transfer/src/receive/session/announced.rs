@@ -126,11 +126,25 @@ impl Session<'_> {
         Ok(bytes)
     }
 
+    /// A pipe, or a file that is another version by now than was offered.
     pub(super) fn announce_stream(&mut self, index: u64) -> Result<(), Error> {
         self.check(index)?;
-        if !self.files.entry(index).stream || self.is_known(index) {
-            return Err(violation("a stream that was not offered"));
+        let entry = self.files.entry(index);
+        if matches!(self.states.get(&index), Some(State::Incoming(_))) {
+            return Err(violation("a file that is on its way"));
         }
+        if entry.stream {
+            if self.is_known(index) {
+                return Err(violation("a stream that was announced before"));
+            }
+        } else if matches!(self.states.get(&index), Some(State::Held(held)) if held.told) {
+            // What is there of the version that was offered is of no use.
+            self.states.remove(&index);
+        }
+        if self.is_known(index) {
+            return self.announce(Announcement::Nothing);
+        }
+        self.meter.spare(entry.size);
         self.begin_incoming(index)?;
         self.announce(Announcement::Stream(index))
     }

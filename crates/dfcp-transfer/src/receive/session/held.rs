@@ -31,6 +31,8 @@ pub(super) struct Held {
     theirs: Option<Hash>,
     /// The part that the sender was told of.
     pub(super) partial: Option<Arc<Partial>>,
+    /// Whether the sender was told what is there of it.
+    pub(super) told: bool,
 }
 
 /// What is there under the name of a file.
@@ -234,7 +236,7 @@ impl Session<'_> {
                 let groups = partial.have();
                 self.meter.spare(partial.bytes_there());
                 self.meter.diary().compared(index);
-                held.partial = Some(partial);
+                (held.partial, held.told) = (Some(partial), true);
                 let hashes = groups.into_iter().map(|(i, value)| (i, Hash(value)));
                 let hashes = hashes.collect::<Vec<_>>();
                 let mut parts = hashes.chunks(LISTED).peekable();
@@ -249,6 +251,7 @@ impl Session<'_> {
                 Ok(())
             }
             Examined::Nothing => {
+                held.told = true;
                 self.meter.diary().compared(index);
                 // A small file is one like any other now. Of a large one more may be on its way of what
                 // was sent unasked, up to the sender's `resume`.
