@@ -320,9 +320,15 @@ async fn what_is_in_its_place_is_told_behind_what_failed() {
                 message::write(&mut control, &part).await.unwrap();
             }
             let files = vec![(0, blake3::hash(b"another").into()), (1, hash), (2, hash)];
-            message::write(&mut control, &FromSender::Pack { files })
-                .await
-                .unwrap();
+            message::write(
+                &mut control,
+                &FromSender::Pack {
+                    files,
+                    grown: Vec::new(),
+                },
+            )
+            .await
+            .unwrap();
             let mut object = near.open_object().await.unwrap();
             object.write_all(&content).await.unwrap();
             object.finish().unwrap();
