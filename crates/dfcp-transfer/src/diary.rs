@@ -161,10 +161,10 @@ impl Diary {
                     state.note(*index, Unstable::Grown);
                 }
             }
-            FromSender::Stream { index } => {
-                if state.entry(*index).is_some_and(|entry| !entry.stream) {
-                    state.note(*index, Unstable::Changed);
-                }
+            FromSender::Stream { index }
+                if state.entry(*index).is_some_and(|entry| !entry.stream) =>
+            {
+                state.note(*index, Unstable::Changed);
             }
             FromSender::Sent {
                 index, size, grown, ..

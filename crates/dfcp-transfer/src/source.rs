@@ -28,8 +28,8 @@ pub struct Source {
     pub path: PathBuf,
     /// How it is offered.
     pub entry: Entry,
-    /// Its number in its file system: another file may take its name.
-    number: u64,
+    /// Its device, and its number there: another file may take its name.
+    identity: (u64, u64),
     /// The directory that it was listed in, by device and number, where links are not followed: a file that
     /// takes its place is looked for there and nowhere else.
     above: Option<Arc<(u64, u64)>>,
@@ -42,7 +42,7 @@ impl Source {
         Self {
             path,
             entry,
-            number: 0,
+            identity: (0, 0),
             above: None,
             data: None,
         }
@@ -164,6 +164,10 @@ impl Sources {
     ///
     /// # Errors
     /// When no file may have that name.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file's time is one of the wall clock"
+    )]
     pub fn pipe(name: &str) -> Result<Self, Error> {
         check_path(name).map_err(|reason| Error::Name(format!("{name}: {reason}")))?;
         let input = std::io::stdin().as_fd().try_clone_to_owned();
@@ -351,7 +355,7 @@ impl Walk<'_> {
             }
         }
         source.entry.size = metadata.len();
-        source.number = metadata.ino();
+        source.identity = identity;
         source.above = match self.how.links {
             Links::Follow => None,
             Links::LeaveOut | Links::Keep => self.above.last().cloned(),

@@ -52,6 +52,10 @@ fn time_of(bench: &Bench, name: &str) -> SystemTime {
 
 /// The time of a device says nothing of what is read.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file's time is one of the wall clock"
+)]
 fn what_a_device_gives_is_of_when_it_was_sent() {
     let bench = Bench::new();
     let receiver = bench.receiver(&["--once"]);

@@ -23,8 +23,8 @@ impl Source {
         file.map_err(|error| not_opened(&error))
     }
 
-    /// Opens the file as it is by now, and lists that: what has taken its place, or was made of it. Of its
-    /// entry only the size is another one.
+    /// Opens the file as it is by now, and lists that: what has taken its place, or was made of it. What is kept
+    /// of a file stays as it was offered.
     pub(crate) fn open_changed(&self) -> Result<(Self, File), Unread> {
         let file = match &self.above {
             Some(above) => self.open_in(**above)?,
@@ -35,7 +35,7 @@ impl Source {
         now.entry.size = metadata.len();
         now.entry.mtime = metadata.mtime();
         now.entry.mtime_nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-        now.number = metadata.ino();
+        now.identity = (metadata.dev(), metadata.ino());
         now.check(&file)?;
         Ok((now, file))
     }
@@ -81,7 +81,8 @@ impl Source {
         let same =
             metadata.len() == self.entry.size && time == (self.entry.mtime, self.entry.mtime_nanos);
         if !same {
-            let grew = metadata.len() > self.entry.size && metadata.ino() == self.number;
+            let is_it = (metadata.dev(), metadata.ino()) == self.identity;
+            let grew = is_it && metadata.len() > self.entry.size;
             return match grew && self.data.is_none() {
                 true => Ok(Still::There),
                 false => Err(Unread::Changed),
