@@ -20,6 +20,8 @@ pub(super) struct Delivered {
     pub(super) intervals: u32,
     /// Those of them in which the sender was not idle.
     pub(super) used: u32,
+    /// Whether it was in the newest, and waited for the receiver.
+    pub(super) waited: bool,
 }
 
 impl Delivered {
@@ -39,8 +41,10 @@ impl Delivered {
         self.intervals += 1;
         self.start = Some((now, ack));
         self.rates.rotate_right(1);
-        self.used += u32::from(feedback.idle_total < start.sent_total);
+        let used = feedback.idle_total < start.sent_total;
         let had_more = feedback.app_limited_total < start.sent_total;
+        self.used += u32::from(used);
+        self.waited = had_more && !used;
         self.rates[0] = had_more.then(|| {
             let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
             bytes as f64 / time.as_secs_f64()

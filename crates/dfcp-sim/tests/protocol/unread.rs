@@ -82,6 +82,32 @@ fn three_hundred_that_are_not_read_leave_one_that_is_half_of_its_rate() {
     }
 }
 
+/// A stream that waits for its reader keeps the sender waiting in every round trip, also while others have little to
+/// say. What is known of the path stays known.
+#[test]
+fn one_that_is_not_read_makes_nobody_forget_the_path() {
+    let time = |unread: bool| {
+        let mut pair = pair(link(100, 80), (32 * MIB, 128 * MIB), 1);
+        time_of(&mut pair, 8 * MIB);
+        let mut waits = unread.then(|| stream(&mut pair, 4 * MIB));
+        let mut talk = stream(&mut pair, MIB);
+        for said in 1..400 {
+            talk.write_to(&mut pair, 500 * said);
+            talk.read_some(&mut pair, usize::MAX);
+            if let Some(flow) = &mut waits {
+                flow.write(&mut pair);
+            }
+            pair.run_until(MS(10), |_| false);
+        }
+        time_of(&mut pair, 2 * MIB)
+    };
+    let (beside, alone) = (time(true), time(false));
+    assert!(
+        10 * beside <= 11 * alone,
+        "{beside:?} beside one that is not read, {alone:?} alone"
+    );
+}
+
 /// What was read of a stream once promises it more; its reader may stop all the same.
 #[test]
 fn a_hundred_that_were_read_and_are_not_any_more_starve_nobody() {

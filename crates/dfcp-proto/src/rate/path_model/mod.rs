@@ -97,6 +97,8 @@ pub struct PathModel {
     met: bool,
     /// A round trip of start-up lost most of what was sent: a burst may have passed what refuses others.
     refuses_bursts: bool,
+    /// The estimate when the sender did not wait for the receiver last, bytes per second.
+    trusted: f64,
     /// Value of `delivered.intervals` when start-up ended.
     steady_since: u32,
     /// Mean time between arrivals that were reported, seconds.
@@ -155,6 +157,7 @@ impl Default for PathModel {
             noisy_until: None,
             samples: Samples::default(),
             delivered: Delivered::default(),
+            trusted: 0.0,
             loss: PathLoss::default(),
             round: Round::default(),
             variation: ServiceVariation::default(),

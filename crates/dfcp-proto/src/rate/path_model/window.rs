@@ -12,20 +12,30 @@ impl PathModel {
             }
             return;
         }
-        if let Some(rate) = self.delivered.best() {
-            let recent = self.delivered.intervals - self.steady_since < bounds::EARLY_ROUND_TRIPS;
-            let claim = if recent {
-                bounds::EARLY_CLAIM
-            } else {
-                bounds::MAX_CLAIM
-            };
-            let most = claim * rate / (1.0 - self.loss.mean.min(bounds::MAX_EXCUSE));
-            let most =
-                most.max(bounds::CLAIM_PACKETS * self.packet / self.rtt.max(bounds::CLAIM_TIME));
-            self.estimate = self.estimate.min(most);
-            if let Mode::Competitive(window) = &mut self.mode {
-                window.limit(most * self.smoothed_rtt.max(self.rtt));
-            }
+        let Some(rate) = self.delivered.best() else {
+            self.trusted = self.estimate;
+            return;
+        };
+        let recent = self.delivered.intervals - self.steady_since < bounds::EARLY_ROUND_TRIPS;
+        let claim = if recent {
+            bounds::EARLY_CLAIM
+        } else {
+            bounds::MAX_CLAIM
+        };
+        let most = claim * rate / (1.0 - self.loss.mean.min(bounds::MAX_EXCUSE));
+        let most = most.max(bounds::CLAIM_PACKETS * self.packet / self.rtt.max(bounds::CLAIM_TIME));
+        // Readers that have stopped make the sender wait as well: that shows no less than was known before, and
+        // no more.
+        let most = match self.delivered.waited {
+            true => most.max(self.trusted),
+            false => most,
+        };
+        self.estimate = self.estimate.min(most);
+        if !self.delivered.waited {
+            self.trusted = self.estimate;
+        }
+        if let Mode::Competitive(window) = &mut self.mode {
+            window.limit(most * self.smoothed_rtt.max(self.rtt));
         }
     }
 
