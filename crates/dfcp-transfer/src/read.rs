@@ -564,6 +564,6 @@ mod tests {
         assert_eq!(pack.files, [(0, hash(1)), (3, hash(4))]);
         assert_eq!(pack.bytes, [[1; 100], [4; 100]].concat());
         let failed: Vec<u64> = pack.failed.iter().map(|(i, _)| *i).collect();
-        assert_eq!(failed, [1, 2]);
+        assert_eq!((failed, pack.changed), (vec![1], vec![2]));
     }
 }
