@@ -20,7 +20,7 @@ pub(super) struct Delivered {
     pub(super) intervals: u32,
     /// Those of them in which the sender was not idle.
     pub(super) used: u32,
-    /// Whether it was in the newest, and waited for the receiver.
+    /// Whether the sender had nothing to send in the newest, as it waited for the receiver.
     pub(super) waited: bool,
 }
 
