@@ -364,13 +364,27 @@ pub(crate) fn cap_identity(metadata: &cap_std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// What the process gives to nobody. It can be read only by setting it: to everything, for a moment.
+/// What the process gives to nobody.
+///
+/// Linux says it. Elsewhere it is read by setting it, for a moment in which other threads may create
+/// files: theirs are private then, but of use to their owner.
 fn umask() -> u32 {
-    use nix::sys::stat::{Mode, umask};
-    let mask = umask(Mode::from_bits_truncate(0o777));
-    umask(mask);
-    #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
-    u32::from(mask.bits())
+    umask_said().unwrap_or_else(|| {
+        use nix::sys::stat::{Mode, umask};
+        let mask = umask(Mode::from_bits_truncate(0o077));
+        umask(mask);
+        #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
+        u32::from(mask.bits())
+    })
+}
+
+/// The umask as `/proc` has it since Linux 4.7.
+fn umask_said() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
 }
 
 /// A file or directory of this side fails; says what to do where that is known.

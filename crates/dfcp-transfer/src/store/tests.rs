@@ -54,6 +54,28 @@ fn modes_are_within_the_umask_and_give_no_privileges() {
     }
 }
 
+/// The umask is of the whole process: to set it, if only for a moment, changes files of others.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_that_opens_takes_nothing_from_files_that_others_create() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            for _ in 0..2_000 {
+                Store::open(dir.path(), OnConflict::Error).unwrap();
+            }
+        });
+        let mut modes = BTreeSet::new();
+        while !opening.is_finished() {
+            let file = fs::File::create_new(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            modes.insert(file.metadata().unwrap().mode() & 0o7777);
+        }
+        assert_eq!(modes.len(), 1, "{modes:?}");
+    });
+}
+
 #[test]
 fn what_is_linked_to_the_name_of_a_partial_file_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
