@@ -144,8 +144,8 @@ const REASONS: Book = Book {
         "../../../../../scenarios/figures/reasons/":
         "air-jitter", "avail-win", "beside-buffer", "block-time", "bound", "bursts",
         "changing-window", "cubic-clock", "cubic-queue", "esnet-drops", "esnet-queue", "few-drops",
-        "fifo", "first-packet", "first-to-last", "flower-sizes", "graph-delay", "hosts", "many",
-        "no-block-fails", "one-block", "queue-length", "scatter", "seal", "short-queue", "tick",
+        "fifo", "first-packet", "first-to-last", "flower-sizes", "graph-delay", "host-time", "hosts",
+        "many", "no-block-fails", "one-block", "queue-length", "scatter", "seal", "short-queue", "tick",
         "timeouts", "video-delay", "waste-buffer", "windows", "windows-lot", "windows-two",
     ),
 };
