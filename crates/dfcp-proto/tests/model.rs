@@ -101,7 +101,6 @@ struct Seat {
     challenge: Option<u8>,
     received: u8,
     sent: u8,
-    spare: u8,
     next: u8,
     newest: Option<u8>,
     seen: BTreeSet<u8>,
@@ -177,9 +176,6 @@ struct Bounds {
     carrier: bool,
     without: Option<Rule>,
 }
-
-/// Challenges beyond the limit; 16 in the code.
-const SPARE: u8 = 1;
 
 const AUTHENTIC: &str = "nobody is taken for the client";
 const ONCE: &str = "a packet counts once";

@@ -54,8 +54,6 @@ pub(super) struct Outgoing {
     pub receive_window: Option<u64>,
     /// The peer moved, and has not shown yet that it receives at its new address.
     pub moved: Option<Moved>,
-    /// Bytes sent to addresses of the peer before they were validated, in all.
-    pub unproven: u64,
     /// What comes back of feedback.
     pub reverse: ReversePath,
     pub pto_count: u32,
@@ -108,7 +106,6 @@ impl Outgoing {
             feedback: profile.feedback.make(),
             receive_window: None,
             moved: None,
-            unproven: 0,
             reverse: ReversePath::default(),
             pto_count: 0,
             probes_due: 0,
@@ -207,6 +204,8 @@ pub(super) struct Incoming {
     pub largest_at: Instant,
     pub ce: u64,
     pub last_heard: Instant,
+    /// When data came last, unless it was asked since whether more can come.
+    pub last_data: Option<Instant>,
     /// Channels to report on, and for how many more reports.
     pub touched: BTreeMap<ChannelId, u8>,
     /// The first of them for which the last report had no room.
@@ -235,6 +234,7 @@ impl Incoming {
             largest_at: now,
             ce: 0,
             last_heard: now,
+            last_data: None,
             touched: BTreeMap::new(),
             report_from: ChannelId(0),
             solvable: BTreeSet::new(),

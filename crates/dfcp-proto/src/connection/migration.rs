@@ -3,8 +3,8 @@
 //! Whoever owns a session can send its packets from somebody else's address, and acknowledge what
 //! the server sent there without having seen it: packet numbers can be guessed. Eight random bytes
 //! cannot. Until they come back, an address gets at most three times what came from it, of whatever
-//! kind, and beside that a bounded number of challenges, paid for by what came from wherever else: who
-//! moves to and fro makes the server send no more than three times what it sends itself.
+//! kind. When that is spent, what comes next from there earns more: a client that waits for data asks
+//! ([`Connection::silence_time`]).
 
 use super::transmit::{Batch, Contents};
 use super::{Connection, Control};
@@ -16,9 +16,9 @@ use std::net::SocketAddr;
 
 /// Bytes of a packet with nothing but a challenge.
 const CHALLENGE_LEN: u64 = (SEALED_HEADER_LEN + 1 + PATH_DATA_LEN + TAG_LEN) as u64;
-/// Challenges beyond three times what came. Their distances double from one probe timeout on, so
-/// that with a timeout of a millisecond they last for a minute, the usual idle timeout.
-const MAX_SPARE: u32 = 16;
+/// Challenges for which all other packets leave room: the smallest packet that may come, of 26 bytes, pays for
+/// two.
+const RESERVED: u64 = 2;
 
 /// The peer's address before it is validated.
 #[derive(Clone, Copy, Debug)]
@@ -31,21 +31,20 @@ pub(super) struct Moved {
     challenge: [u8; PATH_DATA_LEN],
     /// A challenge is due.
     due: bool,
-    /// Challenges that went beyond the limit: when all that was sent is lost, a peer that only
-    /// receives has nothing to earn more with.
-    spare: u32,
+    /// Probe timeouts since bytes came from there.
+    timeouts: u32,
 }
 
 impl Moved {
     /// Bytes that may still go there.
     pub(super) fn allowance(&self) -> u64 {
-        let earned = 3 * self.received + u64::from(self.spare) * CHALLENGE_LEN;
-        earned.saturating_sub(self.sent)
+        (3 * self.received).saturating_sub(self.sent)
     }
 
     /// Bytes came from there.
     pub(super) fn on_received(&mut self, bytes: u64) {
         self.received += bytes;
+        self.timeouts = 0;
     }
 
     /// A packet went there.
@@ -82,44 +81,30 @@ impl Connection {
             sent: 0,
             challenge,
             due: true,
-            spare: 0,
+            timeouts: 0,
         });
     }
 
     /// Whether the peer's new address has not earned a full packet yet.
     pub(super) fn is_fenced(&self) -> bool {
+        let least = self.mtu as u64 + RESERVED * CHALLENGE_LEN;
         let moved = self.out.moved.as_ref();
-        moved.is_some_and(|moved| moved.allowance() < self.mtu as u64)
+        moved.is_some_and(|moved| moved.allowance() < least)
     }
 
-    /// Whether the peer's new address has not even earned a challenge.
-    pub(super) fn is_muted(&self) -> bool {
-        self.out.moved.as_ref().is_some_and(Moved::is_muted)
-    }
-
-    /// Whether one more challenge may go beyond what the new address earned.
-    fn may_spare(&self, moved: &Moved) -> bool {
-        let earned = 3 * self.stats.bytes_received;
-        moved.spare < MAX_SPARE && self.out.unproven + CHALLENGE_LEN <= earned
-    }
-
-    /// When to send it one all the same; never once all were sent.
-    pub(super) fn spare_time(&self) -> Option<Instant> {
-        let moved = self.out.moved.filter(|moved| self.may_spare(moved))?;
-        Some(self.out.last_sent + self.pto() * (1 << moved.spare))
+    /// When a new address that has not earned more is asked again, if it has earned that. The distances double, as
+    /// it may take a while until it can be reached, and there are few.
+    pub(super) fn challenge_time(&self) -> Option<Instant> {
+        let moved = self.out.moved.filter(|moved| !moved.is_muted())?;
+        Some(self.out.last_sent + self.pto() * (1 << moved.timeouts.min(6)))
     }
 
     /// Nothing was acknowledged: whether all that may go out is a challenge.
     pub(super) fn ask_again(&mut self) -> bool {
         let fenced = self.is_fenced();
-        let may_spare = self.out.moved.is_some_and(|moved| self.may_spare(&moved));
         if let Some(moved) = &mut self.out.moved {
-            if !moved.is_muted() {
-                moved.due = true;
-            } else if may_spare {
-                moved.due = true;
-                moved.spare += 1;
-            }
+            moved.due = true;
+            moved.timeouts += 1;
         }
         fenced
     }

@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 
 /// Longest wait between probes, or one probe timeout: a path that comes back is noticed this soon.
 /// From the third timeout on a probe is one packet of some 80 bytes with its headers: 2.5 kbit/s.
-const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 /// Timeouts in a row that are answered with data. Where half of the packets is lost both ways, two
 /// probes stay unanswered 56 times in 100: silence is no outage yet, and the distance of probes does
 /// not double before (Linux has four such SYNs, `tcp_syn_linear_timeouts`).
@@ -31,8 +31,8 @@ impl Connection {
         }
         let pto = self.pto();
         let rtt = &self.out.path.rtt;
-        if self.is_muted() {
-            return self.spare_time();
+        if self.is_fenced() {
+            return self.challenge_time();
         }
         let spread = |doublings: u32| {
             let most = MAX_PROBE_INTERVAL.max(pto);

@@ -202,6 +202,7 @@ impl Connection {
             }
         }
         if symbol {
+            self.inc.last_data = Some(now);
             self.out.reverse.on_data();
         } else if let Some(left) = report {
             let number = pn;

@@ -434,7 +434,6 @@ impl Connection {
         }
         if let Some(moved) = &mut self.out.moved {
             moved.on_sent(u64::from(size));
-            self.out.unproven += u64::from(size);
         }
         if contents.ack_eliciting {
             self.out.last_eliciting = pn;

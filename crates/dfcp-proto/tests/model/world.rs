@@ -43,13 +43,9 @@ impl World {
         let Some(seat) = self.seats.get_mut(&session) else {
             return;
         };
-        let asks = matches!(body, Body::Challenge(_));
         let fenced = seat.challenge.is_some() && bounds.has(Rule::NewAddressesAreFenced);
         if fenced && seat.sent >= 3 * seat.received {
-            if !asks || seat.spare == SPARE {
-                return;
-            }
-            seat.spare += 1;
+            return;
         }
         if seat.next == bounds.packets {
             return;
@@ -57,7 +53,7 @@ impl World {
         let (at, number) = (seat.at, seat.next);
         seat.next += 1;
         seat.sent += 1;
-        if at == Address::Victim && seat.sent > 3 * seat.received + SPARE {
+        if at == Address::Victim && seat.sent > 3 * seat.received {
             self.wrong = Some(AIMED);
         }
         self.to(at, Packet::Down(session, number, body));
@@ -103,7 +99,6 @@ impl World {
             challenge: None,
             received: 1,
             sent: 0,
-            spare: 0,
             next: 0,
             newest: None,
             seen: BTreeSet::new(),
@@ -148,7 +143,7 @@ impl World {
                 let moved = from != seat.validated;
                 seat.challenge = moved.then_some(self.fresh);
                 self.fresh += u8::from(moved);
-                (seat.received, seat.sent, seat.spare) = (0, 0, 0);
+                (seat.received, seat.sent) = (0, 0);
             }
         }
         if seat.at == from {
