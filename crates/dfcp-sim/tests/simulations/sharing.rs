@@ -18,6 +18,23 @@ fn run_at(
     seed: u64,
     flows: &[(&str, &str, u32)],
 ) -> RunReport {
+    let starts = flows.iter().map(|(_, _, start)| 1000 * start);
+    let flows: Vec<_> = flows
+        .iter()
+        .map(|(name, protocol, _)| (*name, *protocol))
+        .zip(starts)
+        .collect();
+    run_from(rate, round_trips, queue, seed, &flows)
+}
+
+/// The same with starts in milliseconds.
+fn run_from(
+    rate: &str,
+    round_trips: &str,
+    queue: u32,
+    seed: u64,
+    flows: &[((&str, &str), u32)],
+) -> RunReport {
     let mut text = format!(
         r#"
 schema = 1
@@ -38,13 +55,13 @@ queue = {{ limit = "{queue} packets" }}
 "#,
         flows.len()
     );
-    for (index, (name, protocol, start)) in flows.iter().enumerate() {
+    for (index, ((name, protocol), start)) in flows.iter().enumerate() {
         text += &format!(
             r#"
 [[flow]]
 name = "{name}"
 protocol = "{protocol}"
-start = "{start} s"
+start = "{start} ms"
 "#
         );
         if *protocol == "auto" {
@@ -95,6 +112,20 @@ fn a_latecomer_gets_its_share_and_the_queue_stays_short() {
             let rtt = flow.rtt_mean_s.unwrap_or(1.0);
             assert!(rtt < 0.065, "seed {seed}: round trips of {rtt} s");
         }
+    }
+}
+
+/// Both flood the queue at first. What it holds is what it held then, not what stands in it when the last of those
+/// losses are heard of.
+#[test]
+fn two_that_begin_together_come_to_equal_shares() {
+    for seed in 1..=5 {
+        let flows = [(("one", "auto"), 0), (("other", "auto"), 500)];
+        let report = run_from("40 Mbit/s", "\"90 ms\"", 150, seed, &flows);
+        let (got, used) = goodputs(&report);
+        let at = format!("seed {seed}: {got:.1?}");
+        assert!(got.iter().all(|&rate| rate > 0.8 * 19.0), "{at}");
+        assert!(used > 0.98, "{at}: {used}");
     }
 }
 

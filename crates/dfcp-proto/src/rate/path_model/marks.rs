@@ -173,7 +173,8 @@ impl PathModel {
         }
         // A queue that marks is as long as the network lets it be.
         let longest = round.queue.longest.max(MIN_VISIBLE);
-        self.buffer.end_round(longest, Overflow::Seen, 0.0);
+        self.buffer
+            .end_round(longest, self.rtt, Overflow::Seen, 0.0);
         self.back_off(now);
     }
 }

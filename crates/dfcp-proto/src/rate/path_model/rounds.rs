@@ -258,15 +258,15 @@ impl PathModel {
         let deviation = |packets| self.loss.deviation(packets);
         let follows = round.queue.follows_delay() && !self.is_noisy(self.now);
         let seen = follows || round.queue.overflows(self.loss.mean, deviation);
-        let overflow = if seen && round.queue.longest > visible {
+        let longest = round.queue.overflowed_at();
+        let overflow = if seen && longest > visible {
             self.round.queue.forget();
             Overflow::Seen
         } else {
             Overflow::None
         };
         let elapsed = self.now.saturating_since(round.began).as_secs_f64();
-        self.buffer
-            .end_round(round.queue.longest, overflow, elapsed);
+        self.buffer.end_round(longest, self.rtt, overflow, elapsed);
     }
 
     /// A test needs a sender that its rate limits, and one that floods a path may be limited by its

@@ -129,6 +129,12 @@ impl LossByQueue {
         }
     }
 
+    /// The longest queue of the round, or what rounds that lost of late met on average, if that is longer,
+    /// seconds: it may be their losses that show an overflow.
+    pub(super) fn overflowed_at(&self) -> f64 {
+        self.longest.max(self.events.mean())
+    }
+
     /// Whether the round lost a packet. (Packets are counted by bytes.)
     fn has_lost(&self) -> bool {
         self.lost.count > 0.5
@@ -195,21 +201,39 @@ fn forget(seconds: f64, elapsed: f64) -> f64 {
 pub(super) struct BufferEstimate {
     /// Seconds; grows slowly, as it may have been somebody else's queue that overflowed.
     pub(super) seconds: f64,
+    /// The delay of the empty queue above which that is, seconds: the least that was held for it since.
+    base: f64,
 }
 
 impl Default for BufferEstimate {
     fn default() -> Self {
-        Self { seconds: DEEPEST }
+        Self {
+            seconds: DEEPEST,
+            base: 0.0,
+        }
     }
 }
 
 impl BufferEstimate {
-    /// A round of `elapsed` seconds is over, in which the queue was `longest` seconds long, and whether it
-    /// overflowed.
-    pub(super) fn end_round(&mut self, longest: f64, overflowed: Overflow, elapsed: f64) {
+    /// A round of `elapsed` seconds is over, in which the queue was `longest` seconds long above `base`, and
+    /// whether it overflowed.
+    pub(super) fn end_round(
+        &mut self,
+        longest: f64,
+        base: f64,
+        overflowed: Overflow,
+        elapsed: f64,
+    ) {
         self.seconds = forget(self.seconds, elapsed);
         if overflowed == Overflow::Seen {
-            self.seconds = longest;
+            *self = Self {
+                seconds: longest,
+                base,
+            };
+        } else if base < self.base {
+            // A queue stood in what was held for the delay of an empty one, and was part of what overflowed.
+            self.seconds = (self.seconds + self.base - base).min(DEEPEST);
+            self.base = base;
         }
     }
 }
@@ -406,12 +430,26 @@ mod tests {
     #[test]
     fn what_a_queue_holds_is_not_believed_for_ever() {
         let mut buffer = BufferEstimate::default();
-        buffer.end_round(0.003, Overflow::Seen, 0.1);
+        buffer.end_round(0.003, 0.02, Overflow::Seen, 0.1);
         assert_eq!(buffer.seconds, 0.003);
         for _ in 0..300 {
-            buffer.end_round(0.0, Overflow::None, 0.1);
+            buffer.end_round(0.0, 0.02, Overflow::None, 0.1);
         }
         assert!(buffer.seconds > 0.02);
+    }
+
+    #[test]
+    fn a_queue_that_passed_for_the_path_counts_for_what_the_queue_holds() {
+        let mut buffer = BufferEstimate::default();
+        buffer.end_round(0.003, 0.045, Overflow::Seen, 0.1);
+        for base in [0.045, 0.060, 0.045, 0.026, 0.026] {
+            buffer.end_round(0.0, base, Overflow::None, 0.0);
+        }
+        assert!((buffer.seconds - 0.022).abs() < 1e-9, "{buffer:?}");
+        // Where nothing has overflowed all that there may be is known.
+        let mut unknown = BufferEstimate::default();
+        unknown.end_round(0.0, 0.026, Overflow::None, 0.1);
+        assert_eq!(unknown.seconds, DEEPEST);
     }
 
     /// What groups may be long, in seconds, after rounds of a millisecond with groups of as much in which
