@@ -37,9 +37,7 @@ impl Host {
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (address, rest) = rest.split_once(']').ok_or("a ] is missing")?;
-                address
-                    .parse::<Ipv6Addr>()
-                    .map_err(|_| format!("not an IPv6 address: {address}"))?;
+                scoped(address)?.ok_or_else(|| format!("not an IPv6 address: {address}"))?;
                 match rest {
                     "" => (address, None),
                     _ => (
@@ -66,10 +64,12 @@ impl Host {
                 Ok(port) => port,
             },
         };
-        Ok(Self {
-            name: name.to_ascii_lowercase(),
-            port,
-        })
+        let name = match name.split_once('%') {
+            // Names of interfaces differ by case.
+            Some((address, interface)) => format!("{}%{interface}", address.to_ascii_lowercase()),
+            None => name.to_ascii_lowercase(),
+        };
+        Ok(Self { name, port })
     }
 }
 
@@ -427,11 +427,23 @@ mod tests {
             ("192.0.2.1:5", "192.0.2.1:5"),
             ("[2001:DB8::1]", "[2001:db8::1]:4433"),
             ("[::1]:7", "[::1]:7"),
+            ("[FE80::1%3]:7", "[fe80::1%3]:7"),
         ] {
             assert_eq!(text.parse::<Host>().unwrap().to_string(), shown);
         }
         for bad in [
-            "", ":1", "::1", "[::1", "[::1]7", "[x]", "a:0", "a:x", "a:99999", "a/b",
+            "",
+            ":1",
+            "::1",
+            "[::1",
+            "[::1]7",
+            "[x]",
+            "a:0",
+            "a:x",
+            "a:99999",
+            "a/b",
+            "[fe80::1%none7]",
+            "[x%3]",
         ] {
             assert!(bad.parse::<Host>().is_err(), "{bad}");
         }

@@ -33,6 +33,8 @@ pub struct Source {
     /// The directory that it was listed in, by device and number, where links are not followed: a file that
     /// takes its place is looked for there and nowhere else.
     above: Option<Arc<(u64, u64)>>,
+    /// Whether other names of it are offered as hard links.
+    several: bool,
     /// Where it has data, if it has holes.
     pub(crate) data: Option<Arc<[Range<u64>]>>,
 }
@@ -44,6 +46,7 @@ impl Source {
             entry,
             identity: (0, 0),
             above: None,
+            several: false,
             data: None,
         }
     }
@@ -349,6 +352,7 @@ impl Walk<'_> {
         if metadata.nlink() > 1 {
             let first = *self.several.entry(identity).or_insert(place);
             if first != place {
+                self.sources.list[first as usize].several = true;
                 source.entry.link = Some(Link::Hard(first));
                 self.sources.list.push(source);
                 return;

@@ -111,6 +111,8 @@ impl Diagnosis {
         let printed = match json {
             true => output::json(&self)
                 .and_then(|line| output::print_at_end(move || dfcp_command::print_whole(line))),
+            // As where nobody answers a probe.
+            false if lines.is_empty() => Ok(()),
             false => output::print_at_end(move || dfcp_command::print(lines.trim_end())),
         };
         if let Some(error) = &self.error {

@@ -156,6 +156,18 @@ fn what_keeps_a_host_from_answering_is_told_apart() {
     });
 }
 
+/// Who reads what a probe found has no line where there is nothing.
+#[test]
+fn a_probe_that_nobody_answers_finds_nothing() {
+    let bench = Bench::new();
+    // Where nobody listens.
+    let nobody = bench.program().args(["probe", "127.0.0.1:1"]).output();
+    let nobody = nobody.unwrap();
+    assert_eq!(nobody.status.code(), Some(5));
+    assert_eq!(nobody.stdout, b"");
+    assert!(!nobody.stderr.is_empty());
+}
+
 #[test]
 fn strangers_are_not_measured_but_learn_that_they_got_through() {
     let bench = Bench::new();

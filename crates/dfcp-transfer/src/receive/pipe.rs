@@ -51,15 +51,11 @@ pub async fn receive_into(
         let accept = FromReceiver::Accept {
             asked_ms: meter.diary().asked().as_millis() as u64,
             holes: false,
-            changed: false,
+            changed: true,
         };
         message::write(&mut control, &accept).await?;
-        let most = if entry.stream {
-            limits.bytes
-        } else {
-            entry.size
-        };
-        let arrived = pass_on(connection, &mut reader, out, (entry, most), meter).await;
+        let file = (entry, limits.bytes);
+        let arrived = pass_on(connection, &mut reader, out, file, meter).await;
         let outcome = match arrived {
             Ok(()) => Outcome::Done,
             Err(Failed::File(problem)) => Outcome::Error(problem),
@@ -121,22 +117,32 @@ async fn pass_on(
     connection: &Connection,
     reader: &mut Reader,
     out: impl AsyncWrite + Unpin,
-    (entry, most): (&Entry, u64),
+    (entry, limit): (&Entry, u64),
     meter: &Meter,
 ) -> Result<(), Failed> {
     let problem =
         |kind, why: &str| Failed::File(Problem::new(kind, format!("{}: {why}", entry.path)));
-    let known = match said(reader, meter).await? {
+    let (exactly, known) = match said(reader, meter).await? {
         FromSender::Failed { message, .. } => {
             return Err(Failed::File(Problem::new(ProblemKind::Source, message)));
         }
-        FromSender::Stream { index: 0 } if entry.stream => None,
-        FromSender::Part { index: 0, extents } if extents == [(0, entry.size)] => None,
-        FromSender::Pack { files, .. } if files.len() == 1 && files[0].0 == 0 => Some(files[0].1),
+        // A pipe, or a file that is another version by now than was offered.
+        FromSender::Stream { index: 0 } => {
+            meter.spare(entry.size);
+            (None, None)
+        }
+        FromSender::Part { index: 0, extents } if extents == [(0, entry.size)] => {
+            (Some(entry.size), None)
+        }
+        FromSender::Pack { files, .. } if files.len() == 1 && files[0].0 == 0 => {
+            (Some(entry.size), Some(files[0].1))
+        }
         _ => return Err(violation("not the file that it offers").into()),
     };
     let object: IncomingObject = connection.accept_object().await?;
-    let arrived = object.recv_object_into(out, most, meter.progress()).await;
+    let arrived = object
+        .recv_object_into(out, exactly.unwrap_or(limit), meter.progress())
+        .await;
     let arrived: ObjectSummary = match arrived {
         Ok(arrived) => arrived,
         Err(dfcp::Error::Io(error)) => {
@@ -167,8 +173,8 @@ async fn pass_on(
             _ => return Err(violation("not the end of the file that it sends").into()),
         },
     };
-    match arrived.size == size && Hash(arrived.hash) == hash && (entry.stream || size == entry.size)
-    {
+    let is_all = arrived.size == size && exactly.is_none_or(|exactly| size == exactly);
+    match is_all && Hash(arrived.hash) == hash {
         true => Ok(()),
         false => Err(problem(
             ProblemKind::Integrity,

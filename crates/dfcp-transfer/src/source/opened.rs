@@ -36,6 +36,9 @@ impl Source {
         now.entry.mtime = metadata.mtime();
         now.entry.mtime_nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
         now.identity = (metadata.dev(), metadata.ino());
+        if self.several && now.identity != self.identity {
+            return Err(Unread::because(REPLACED_LINK));
+        }
         now.check(&file)?;
         Ok((now, file))
     }
@@ -55,13 +58,14 @@ impl Source {
         let parent = parent.map_err(|error| not_opened(&error))?;
         let metadata = parent.metadata()?;
         if (metadata.dev(), metadata.ino()) != above {
-            return Err(Unread::Changed);
+            return Err(Unread::because(
+                "another directory took the place of the one that it was in",
+            ));
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&parent, name, flags, Mode::empty()) {
             Ok(file) => Ok(file.into()),
-            // A symbolic link.
-            Err(rustix::io::Errno::LOOP) => Err(Unread::Changed),
+            Err(rustix::io::Errno::LOOP) => Err(Unread::because("a symbolic link took its place")),
             Err(error) => Err(not_opened(&error.into())),
         }
     }
@@ -156,6 +160,9 @@ fn not_opened(error: &std::io::Error) -> Unread {
     })
 }
 
+/// Its other names still are the file that was listed, and would become links to another one.
+const REPLACED_LINK: &str =
+    "it was one of several names of a file, and another file took its place; copy it again";
 const SIZELESS: &str = "it has content, but says that its size is 0, as files of /proc do; `dfcp send - HOST --name NAME` \
      sends what can be read of it";
 const SHORT: &str = "it ends before the size that it says, as files of /sys do; `dfcp send - HOST --name NAME` \

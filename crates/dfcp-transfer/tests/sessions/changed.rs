@@ -145,7 +145,10 @@ async fn what_is_no_file_any_more_or_elsewhere_is_not_sent() {
             std::os::unix::fs::symlink(secret.join("b"), path).unwrap();
         });
         let link = link.await;
-        assert!(link.contains("changed"), "{size}: {link}");
+        assert!(
+            link.contains("a symbolic link took its place"),
+            "{size}: {link}"
+        );
     }
 }
 
@@ -170,10 +173,40 @@ async fn nothing_is_sent_of_a_directory_that_took_the_place_of_another() {
     std::os::unix::fs::symlink(secret, &tree).unwrap();
     let to = folder.path().join("to");
     let ended = transfer(&sources, Store::open(&to, OnConflict::Error).unwrap()).await;
+    let outcome = &ended.outcomes()[&1];
     assert!(
-        matches!(&ended.outcomes()[&1], Outcome::Error(why) if why.message.contains("changed"))
+        matches!(outcome, Outcome::Error(why) if why.message.contains("another directory")),
+        "{outcome:?}"
     );
     assert!(!to.join("tree/b").exists());
+}
+
+/// They were names of one file, of which others may still be: a link there would be to another one.
+#[tokio::test]
+async fn other_names_of_a_file_that_was_replaced_do_not_become_names_of_the_new_one() {
+    for size in [1000, 600_000] {
+        for is_replaced in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let paths = ["a", "b"].map(|name| folder.path().join(name));
+            fs::write(&paths[0], vec![7; size]).unwrap();
+            fs::hard_link(&paths[0], &paths[1]).unwrap();
+            let sources = Arc::new(Sources::scan(&paths).unwrap());
+            let content = vec![8; size / 2];
+            match is_replaced {
+                true => replace(&paths[0], &content),
+                false => fs::write(&paths[0], &content).unwrap(),
+            }
+            let to = folder.path().join("to");
+            let ended = transfer(&sources, Store::open(&to, OnConflict::Error).unwrap()).await;
+            for (index, name) in [(0, "a"), (1, "b")] {
+                let outcome = &ended.outcomes()[&index];
+                match is_replaced {
+                    true => assert!(matches!(outcome, Outcome::Error(_)), "{name}: {outcome:?}"),
+                    false => assert!(fs::read(to.join(name)).unwrap() == content, "{name}"),
+                }
+            }
+        }
+    }
 }
 
 /// As logs do: what was there when it was listed arrives, with the time that it had, so that the next copy

@@ -55,14 +55,33 @@ async fn a_file_of_any_size_comes_out_as_it_went_in() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_another_one_by_now_comes_out_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    for (size, to) in [(1000, 0), (1000, 2_000_000), (3_000_000, 5)] {
+        fs::write(&path, vec![1; size]).unwrap();
+        let replace = || {
+            let other = folder.path().join("new");
+            fs::write(&other, vec![2; to]).unwrap();
+            fs::rename(other, &path).unwrap();
+        };
+        let mut out = Cursor::new(Vec::new());
+        let (sent, received) = into_pipe(std::slice::from_ref(&path), &mut out, replace).await;
+        assert_eq!(received.outcomes[&0], Outcome::Done, "{size} to {to}");
+        assert_eq!(sent.unwrap().outcomes, received.outcomes);
+        assert!(out.into_inner() == vec![2; to], "{size} to {to}");
+    }
+}
+
+#[tokio::test]
 async fn what_keeps_a_file_from_arriving_is_told_to_both() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     for size in [1000, 3_000_000] {
         fs::write(&path, vec![1; size]).unwrap();
-        let shorten = || fs::write(&path, b"short").unwrap();
+        let remove = || fs::remove_file(&path).unwrap();
         let mut out = Cursor::new(Vec::new());
-        let (sent, received) = into_pipe(std::slice::from_ref(&path), &mut out, shorten).await;
+        let (sent, received) = into_pipe(std::slice::from_ref(&path), &mut out, remove).await;
         let outcome = received.outcomes.get(&0);
         assert!(is(outcome, ProblemKind::Source), "{received:?}");
         assert_eq!(sent.unwrap().outcomes, received.outcomes);
@@ -173,6 +192,7 @@ async fn only_what_is_verified_is_done() {
     for (entry, (before, after), outcome) in [
         (&file, (part(size), sent(0, WORDS)), None),
         (&file, (pack(0, WORDS), sent(0, WORDS)), None),
+        (&file, (STREAM, sent(0, WORDS)), None),
         (&stream, (STREAM, sent(0, WORDS)), None),
         (
             &file,
@@ -224,13 +244,18 @@ async fn only_what_is_verified_is_done() {
 #[tokio::test]
 async fn a_stream_brings_no_more_than_is_allowed() {
     let size = WORDS.len() as u64;
-    for (bytes, is_done) in [(size, true), (size - 1, false)] {
+    // What a pipe gives, and a file that was smaller when it was offered.
+    for (entry, bytes, is_done) in [
+        (entry(0, true), size, true),
+        (entry(0, true), size - 1, false),
+        (entry(1, false), size - 1, false),
+    ] {
         let limits = Limits {
             bytes,
             ..Limits::default()
         };
         let words = (STREAM, WORDS, sent(0, WORDS));
-        let (out, received) = said(entry(0, true), limits, words).await;
+        let (out, received) = said(entry, limits, words).await;
         assert!(out.len() as u64 <= bytes);
         assert_eq!(
             received.outcomes.get(&0) == Some(&Outcome::Done),
@@ -249,7 +274,6 @@ async fn words_that_are_not_of_the_file_end_the_session() {
     };
     let (file, stream) = (entry(size, false), entry(0, true));
     for (entry, before, after) in [
-        (&file, STREAM, sent(0, WORDS)),
         (&file, part(size - 1), sent(0, WORDS)),
         (&file, pack(1, WORDS), sent(0, WORDS)),
         (&file, both, sent(0, WORDS)),
