@@ -178,8 +178,8 @@ impl TransportConfig {
 
     /// Pings an idle peer this often (at least 100 ms apart, at least three times in the idle
     /// timeout): the connection lives as long as both ends do, and so do NAT bindings; and a client that only
-    /// receives is found again when its address has changed. A server pings only while a channel is open.
-    /// None unless set.
+    /// receives is found again when its address has changed. (Whatever this is, it asks once when data have
+    /// stopped for 0.75 s, or three probe timeouts.) A server pings only while a channel is open. None unless set.
     pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
         self.keep_alive = interval.map(|i| i.max(Duration::from_millis(100)));
         self
