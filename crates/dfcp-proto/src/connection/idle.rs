@@ -35,7 +35,7 @@ impl Connection {
     /// When a client to which data came asks whether more can come. A server that waits for acknowledgements
     /// probes: silence shows that it waits for none, or sends to an address that the client no longer has, of which
     /// nobody else can tell it. Probe timeouts repeat the question until it is answered.
-    pub(super) fn silence_time(&self) -> Option<Instant> {
+    fn silence_time(&self) -> Option<Instant> {
         let asks = self.role == Role::Client && !self.channels.is_empty();
         let last = self.inc.last_data.filter(|_| asks)?;
         Some(last + MISSED * MAX_PROBE_INTERVAL.max(self.pto()))

@@ -18,11 +18,9 @@ fn run_at(
     seed: u64,
     flows: &[(&str, &str, u32)],
 ) -> RunReport {
-    let starts = flows.iter().map(|(_, _, start)| 1000 * start);
     let flows: Vec<_> = flows
         .iter()
-        .map(|(name, protocol, _)| (*name, *protocol))
-        .zip(starts)
+        .map(|&(name, protocol, start)| (name, protocol, 1000 * start))
         .collect();
     run_from(rate, round_trips, queue, seed, &flows)
 }
@@ -33,7 +31,7 @@ fn run_from(
     round_trips: &str,
     queue: u32,
     seed: u64,
-    flows: &[((&str, &str), u32)],
+    flows: &[(&str, &str, u32)],
 ) -> RunReport {
     let mut text = format!(
         r#"
@@ -55,7 +53,7 @@ queue = {{ limit = "{queue} packets" }}
 "#,
         flows.len()
     );
-    for (index, ((name, protocol), start)) in flows.iter().enumerate() {
+    for (index, (name, protocol, start)) in flows.iter().enumerate() {
         text += &format!(
             r#"
 [[flow]]
@@ -120,7 +118,7 @@ fn a_latecomer_gets_its_share_and_the_queue_stays_short() {
 #[test]
 fn two_that_begin_together_come_to_equal_shares() {
     for seed in 1..=5 {
-        let flows = [(("one", "auto"), 0), (("other", "auto"), 500)];
+        let flows = [("one", "auto", 0), ("other", "auto", 500)];
         let report = run_from("40 Mbit/s", "\"90 ms\"", 150, seed, &flows);
         let (got, used) = goodputs(&report);
         let at = format!("seed {seed}: {got:.1?}");
