@@ -344,6 +344,12 @@ impl SendChannel {
             return Ok(None);
         };
         let (mut len, reach) = (block.len(), self.reach());
+        // It may have been cut while the path was taken for a faster one.
+        let full = cutter.cut.block_size(self.id, offset) as u64;
+        if len >= 2 * full {
+            self.split(cutter, offset, full)?;
+            len = full;
+        }
         if self.withheld > 0 && self.id.kind() != ChannelKind::Object {
             let room = reach
                 .saturating_sub(offset)

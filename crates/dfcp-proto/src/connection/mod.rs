@@ -530,10 +530,12 @@ impl Connection {
         let profile = &self.config.profile;
         let offered = self.peer_params.as_ref().map_or(u64::MAX, |p| p.schemes);
         let decodes = offered & (1 << profile.scheme as u8) != 0;
+        let path = &self.out.path;
+        let symbols = profile.symbols_at(path.rate().bandwidth(), path.packet());
         let (scheme, k) = match self.config.reliability {
             Reliability::Unreliable => (SchemeId::Arq, 1),
-            _ if decodes => (profile.scheme, profile.block_symbols),
-            _ => (SchemeId::Arq, profile.block_symbols),
+            _ if decodes => (profile.scheme, symbols),
+            _ => (SchemeId::Arq, symbols),
         };
         let most = self
             .peer_params

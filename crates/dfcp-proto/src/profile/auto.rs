@@ -5,10 +5,13 @@ use crate::feedback::Timed;
 use crate::packet::LossRules;
 use crate::rate::{MarkResponse, PathModel};
 use crate::scheduler::Deficit;
+use crate::time::Duration;
 use dfcp_fec::SchemeId;
 
 /// Long enough that coding rounds cost below 1 %, short enough that solving a block is microseconds.
 const BLOCK_SYMBOLS: u32 = 128;
+/// What a receiver has of a file is whole blocks: who is killed after ten seconds keeps 95 % so.
+const BLOCK_TIME: Duration = Duration::from_millis(500);
 
 impl Profile {
     /// The flagship: dense GF(256) blocks, a loss-tolerant model of the path, the deficit
@@ -18,6 +21,7 @@ impl Profile {
             name: "auto",
             scheme: SchemeId::Dense,
             block_symbols: BLOCK_SYMBOLS,
+            block_time: Some(BLOCK_TIME),
             max_symbol: usize::from(u16::MAX),
             rate: Part::rate(PathModel::new),
             scheduler: Part::scheduler(Deficit::default),

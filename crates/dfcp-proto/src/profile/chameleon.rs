@@ -72,6 +72,7 @@ impl Profile {
             name: "chameleon",
             scheme: SchemeId::Arq,
             block_symbols: 1,
+            block_time: None,
             max_symbol: packet.max(1).into(),
             rate: Part::rate(move || Tfrc::new(specification, reduction)),
             scheduler: Part::scheduler(move || SelectiveRepeat::new(flow_control)),

@@ -75,6 +75,7 @@ impl Profile {
             name: "ctcp",
             scheme: SchemeId::Rlnc,
             block_symbols: parameters.block_symbols.max(1),
+            block_time: None,
             max_symbol: usize::from(u16::MAX),
             rate: Part::rate(move || Tokens::new(tokens)),
             scheduler: Part::scheduler(move || {

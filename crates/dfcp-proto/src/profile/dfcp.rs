@@ -24,6 +24,7 @@ impl Profile {
             name: "dfcp-sealed",
             scheme: SchemeId::Raptor,
             block_symbols: BLOCK_SYMBOLS,
+            block_time: None,
             max_symbol: usize::from(u16::MAX),
             rate: Part::rate(|| Restrained::new(Box::new(MaxRate))),
             scheduler: Part::scheduler(|| Window::new(WINDOW, EPSILON)),

@@ -18,10 +18,13 @@ use crate::feedback::FeedbackPolicy;
 use crate::packet::LossRules;
 use crate::rate::{Capped, FixedRate, MaxRate, RateController, Restrained};
 use crate::scheduler::BlockScheduler;
-use crate::time::Rate;
+use crate::time::{Duration, Rate};
 use dfcp_fec::SchemeId;
 use std::fmt;
 use std::sync::Arc;
+
+/// Of fewer symbols than these repair symbols would save little: each stands for one of a handful.
+const LEAST_SYMBOLS: u64 = 8;
 
 /// A part that has a state of its own in each connection: what makes it.
 pub struct Part<T: ?Sized>(Arc<dyn Fn() -> Box<T> + Send + Sync>);
@@ -85,6 +88,8 @@ pub struct Profile {
     pub scheme: SchemeId,
     /// Source symbols of a full block (the code may allow fewer).
     pub block_symbols: u32,
+    /// How long a block takes to leave at most, where that allows eight symbols; `None`: as long as it takes.
+    pub block_time: Option<Duration>,
     /// Most bytes of a symbol; a datagram may leave room for fewer.
     pub max_symbol: usize,
     /// When the next packet may leave.
@@ -109,18 +114,30 @@ pub(crate) fn feedback_of_all() -> impl Iterator<Item = Part<dyn FeedbackPolicy>
 }
 
 impl Profile {
-    /// The same with another code; `block_symbols` of 0 keeps the block size.
+    /// The same with another code; `block_symbols` of 0 keeps the block size, any other is that of slow
+    /// paths, too.
     pub fn with_scheme(self, scheme: SchemeId, block_symbols: u32) -> Self {
-        let block_symbols = if block_symbols == 0 {
-            self.block_symbols
-        } else {
-            block_symbols
+        let (block_symbols, block_time) = match block_symbols {
+            0 => (self.block_symbols, self.block_time),
+            chosen => (chosen, None),
         };
         Self {
             scheme,
             block_symbols,
+            block_time,
             ..self
         }
+    }
+
+    /// Source symbols of a full block while `bandwidth`, if that is known, is what the path carries of packets of
+    /// so many bytes. A power of two: a small change of the bandwidth changes nothing.
+    pub(crate) fn symbols_at(&self, bandwidth: Rate, packet: u64) -> u32 {
+        let Some(time) = self.block_time.filter(|_| bandwidth > Rate::ZERO) else {
+            return self.block_symbols;
+        };
+        let in_time = (bandwidth.bytes_in(time) / packet.max(1)).max(LEAST_SYMBOLS);
+        let power = 1 << in_time.min(1 << 30).ilog2();
+        self.block_symbols.min(power)
     }
 
     /// The same with a controller of the caller's.
@@ -182,5 +199,33 @@ impl fmt::Debug for Profile {
             "Profile({}, {:?} × {})",
             self.name, self.scheme, self.block_symbols
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_takes_half_a_second_at_most_or_has_eight_symbols() {
+        let symbols = |profile: &Profile, bps| profile.symbols_at(Rate::from_bps(bps), 1472);
+        let auto = Profile::auto();
+        for (bps, k) in [
+            (0, 128), // nothing is known
+            (1, 8),
+            (64_000, 8),
+            (450_000, 16),
+            (1_000_000, 32),
+            (3_000_000, 64),
+            (3_100_000, 128),
+            (u64::MAX, 128),
+        ] {
+            assert_eq!(symbols(&auto, bps), k, "{bps} bit/s");
+        }
+        let chosen = auto.with_scheme(SchemeId::RaptorQ, 1000);
+        let kept = Profile::auto().with_scheme(SchemeId::RaptorQ, 0);
+        assert_eq!(symbols(&chosen, 64_000), 1000);
+        assert_eq!(symbols(&kept, 64_000), 8);
+        assert_eq!(symbols(&Profile::ctcp(), 64_000), 32);
     }
 }

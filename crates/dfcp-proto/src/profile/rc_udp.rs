@@ -33,6 +33,7 @@ impl Profile {
             name: "rc-udp-sealed",
             scheme: SchemeId::RaptorQ,
             block_symbols: BLOCK_SYMBOLS,
+            block_time: None,
             max_symbol: usize::from(SYMBOL_SIZE),
             rate: Part::rate(|| {
                 let paused = BlockWait::new(Box::new(MaxRate), DELTA_T);

@@ -29,6 +29,36 @@ fn block_len() -> u64 {
     len.expect("a block arrived")
 }
 
+#[test]
+fn a_file_over_a_slow_path_arrives_in_steps_of_half_a_second() {
+    let rate = Rate::from_bps(256_000);
+    let slow = LinkConfig {
+        rate: rate.into(),
+        ..link(1, 100)
+    };
+    let mut pair = established(PairConfig::symmetric(slow, 1));
+    let flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 1 << 20);
+    let mut flows = [flow];
+    let (mut lens, mut total) = (Vec::new(), 0);
+    pair.run_until(60 * SECOND, |pair| {
+        flows[0].write(pair);
+        let now = pair.now;
+        let server = pair.connection(Side::Server);
+        if let Ok(Some((_, bytes))) = server.take_block(now, flows[0].channel) {
+            lens.push(bytes.len() as u64);
+            total += bytes.len() as u64;
+            server.recycle(now, bytes);
+        }
+        total == 1 << 20
+    });
+    assert_eq!(total, 1 << 20, "{lens:?}");
+    // What leaves before anything is known of the path may be a block of the usual size, and the rest is no two.
+    let (last, lens) = lens.split_last().expect("blocks arrived");
+    let most = rate.bytes_in(SECOND / 2);
+    assert!(lens[1..].iter().all(|&len| len <= most), "{lens:?}");
+    assert!(*last < 2 * most, "{last}");
+}
+
 fn impaired() -> Vec<(&'static str, LinkConfig)> {
     let jitter = LinkConfig {
         jitter: MS(8).into(),

@@ -57,8 +57,8 @@ fn a_slow_link_has_a_queue_of_a_few_packets() {
             // Three are aimed at, an overshoot and one that is served come on top.
             assert!(queue < 6.0, "{said}");
             assert_eq!(link.drops.full, 0, "{said}");
-            // Blocks of up to 18 s of such a path count when they are complete.
-            assert!(share > 0.75, "{said}");
+            // Blocks count when they are complete. While they took 12 to 23 s, 0.84 or 1.01 came of the same.
+            assert!(share > 0.9 && share < 1.0, "{said}");
         }
     }
 }

@@ -367,3 +367,28 @@ fn what_is_withheld_of_a_window_cuts_a_block_to_what_may_leave() {
         assert!(got == data, "{scheme:?}");
     }
 }
+
+#[test]
+fn blocks_cut_for_a_faster_path_are_cut_again_before_they_begin() {
+    for kind in [ChannelKind::Stream, ChannelKind::Object] {
+        let mut pair = Pair::new(kind, SchemeId::Dense, Reliability::Reliable);
+        let data = bytes(3 * FULL as usize + 100);
+        pair.write(&data);
+        pair.send.finish();
+        let first = pair.next().expect("a first symbol").0;
+        pair.cut.k = 4;
+        let mut lengths = vec![first.block_len];
+        while let Some((symbol, _)) = pair.next() {
+            if lengths.len() < pair.send.open_blocks() {
+                lengths.push(symbol.block_len);
+            }
+        }
+        // The first had begun; the last is no full one.
+        let quarters = vec![FULL / 4; 8];
+        assert_eq!(
+            lengths,
+            [vec![FULL], quarters, vec![100]].concat(),
+            "{kind:?}"
+        );
+    }
+}
