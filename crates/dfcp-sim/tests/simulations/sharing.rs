@@ -33,6 +33,21 @@ fn run_from(
     seed: u64,
     flows: &[(&str, &str, u32)],
 ) -> RunReport {
+    run_document(&scenario(rate, round_trips, queue, seed, flows))
+}
+
+fn run_document(document: &Document) -> RunReport {
+    let scenario = document.scenario().expect("valid");
+    dfcp_sim::run(&scenario).expect("can be built")
+}
+
+fn scenario(
+    rate: &str,
+    round_trips: &str,
+    queue: u32,
+    seed: u64,
+    flows: &[(&str, &str, u32)],
+) -> Document {
     let mut text = format!(
         r#"
 schema = 1
@@ -67,9 +82,7 @@ start = "{start} ms"
             text += &format!("sender_clock = {{ offset = \"{ahead} ms\" }}\n");
         }
     }
-    let document = Document::parse(&text, "sharing.toml").expect("valid");
-    let scenario = document.scenario().expect("valid");
-    dfcp_sim::run(&scenario).expect("can be built")
+    Document::parse(&text, "sharing.toml").expect("valid")
 }
 
 /// Goodputs in Mbit/s, and what the bottleneck was used.
@@ -93,6 +106,43 @@ fn beside_cubic_both_get_a_good_part_of_the_link() {
             assert!(got[0] > 15.0 && got[1] > 25.0, "{at}");
             assert!(used > 0.98, "{at}: {used}");
         }
+    }
+}
+
+/// While others keep a queue nobody sees it empty. Who forgot what the path's delay is had 7 to 35 % there, as it took
+/// their queue for the path.
+#[test]
+fn in_a_long_queue_that_never_empties_a_share_is_kept() {
+    for (rate, queue) in [("10 Mbit/s", 250), ("100 Mbit/s", 2500)] {
+        for (other, least) in [("tcp-cubic", 0.25), ("tcp-bbr", 0.36)] {
+            for seed in [8101, 8102] {
+                let flows = [("auto", "auto", 0), ("other", other, 0)];
+                let report = run_at(rate, "\"100 ms\"", queue, seed, &flows);
+                let (got, used) = goodputs(&report);
+                let at = format!("{rate}, {queue} packets, seed {seed}, {other}: {got:.1?}");
+                let share = got[0] / (got[0] + got[1]);
+                assert!(share > least && share < 0.7, "{at}");
+                assert!(used > 0.98, "{at}: {used}");
+            }
+        }
+    }
+}
+
+/// A CUBIC flow ends as the route becomes longer by twice the round trip: that is no queue of others.
+#[test]
+fn a_route_that_becomes_longer_as_others_leave_is_used() {
+    let change = (
+        "change",
+        r#"[{ at = "15 s", link = "bottleneck", delay = "75 ms" }]"#,
+    );
+    let flows = [("auto", "auto", 0), ("other", "tcp-cubic", 0)];
+    for seed in 1..=3 {
+        let mut document = scenario("100 Mbit/s", "\"50 ms\"", 1250, seed, &flows);
+        for (key, value) in [change, ("flow.1.stop", "15 s"), ("run.warmup", "33 s")] {
+            document.set(key, value).expect(key);
+        }
+        let (got, _) = goodputs(&run_document(&document));
+        assert!(got[0] > 93.0, "seed {seed}: {got:.1?}");
     }
 }
 

@@ -19,12 +19,48 @@ struct Stationary {
 }
 
 impl Stationary {
-    /// Takes a delay; whether all so far are of one constant.
-    fn update(&mut self, path: &WindowPath) -> bool {
-        self.least = self.least.min(path.queue);
-        self.highest = self.highest.max(path.queue);
+    fn new(queue: f64) -> Self {
+        let (least, highest) = (queue, queue);
+        Self { least, highest }
+    }
+
+    /// With the delay of now, if all so far are of one constant.
+    fn with(self, path: &WindowPath) -> Option<Self> {
+        let joined = self.joined(Self::new(path.queue));
+        joined.is_still(path).then_some(joined)
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            highest: self.highest.max(other.highest),
+        }
+    }
+
+    fn is_still(&self, path: &WindowPath) -> bool {
         let allowed = RESOLUTION + RESOLUTION_SHARE * path.rtt + path.resolution;
         self.highest - self.least < allowed
+    }
+}
+
+/// A moment at three quarters of the rate.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    test: ElasticityTest,
+    /// The delay since what it sends is seen; `Some(None)` if it has moved since.
+    bottom: Option<Option<Stationary>>,
+}
+
+impl Trial {
+    /// Takes a delay; where it stands, if it does.
+    fn follow(&mut self, now: Instant, path: &WindowPath) -> Option<Stationary> {
+        let elapsed = now.saturating_since(self.test.since).as_secs_f64();
+        if elapsed < path.settled {
+            return None;
+        }
+        let bottom = self.bottom.get_or_insert(Some(Stationary::new(path.queue)));
+        *bottom = bottom.and_then(|stationary| stationary.with(path));
+        *bottom
     }
 }
 
@@ -49,7 +85,9 @@ pub(super) struct CubicWindow {
     stationary: Option<Stationary>,
     trial_at: Instant,
     interval: Duration,
-    trial: Option<ElasticityTest>,
+    trial: Option<Trial>,
+    /// Where the delay stood in the last one, if others seemed to keep a queue there.
+    bottom: Option<Stationary>,
     /// It began with an overflow.
     answers_overflow: bool,
 }
@@ -84,13 +122,11 @@ impl CubicWindow {
             lost: 0,
             acked: 0,
             decreased: None,
-            stationary: Some(Stationary {
-                least: queue,
-                highest: queue,
-            }),
+            stationary: Some(Stationary::new(queue)),
             trial_at: now + Duration::from_secs_f64(wait),
             interval: FIRST_INTERVAL,
             trial: None,
+            bottom: None,
             answers_overflow: false,
         }
     }
@@ -125,7 +161,7 @@ impl CubicWindow {
 
     /// Rate of a running trial.
     pub(super) fn trial_rate(&self) -> Option<f64> {
-        self.trial.map(|t| TRIAL_SHARE * t.before.served)
+        self.trial.map(|t| TRIAL_SHARE * t.test.before.served)
     }
 
     /// The delay that stands, where it has not moved.
@@ -137,10 +173,7 @@ impl CubicWindow {
     pub(super) fn grow(&mut self, now: Instant, path: &WindowPath, used: bool) {
         let elapsed = now.saturating_since(self.grown).as_secs_f64();
         self.grown = now;
-        self.stationary = self.stationary.take().and_then(|mut stationary| {
-            let still = stationary.update(path);
-            still.then_some(stationary)
-        });
+        self.stationary = self.stationary.and_then(|s| s.with(path));
         if !used || self.trial.is_some() || self.stationary.is_some() {
             // The curve waits as well.
             self.epoch += Duration::from_secs_f64(elapsed);
@@ -215,23 +248,34 @@ impl CubicWindow {
         path: &WindowPath,
         variation: &ServiceVariation,
     ) -> Option<QueueOwner> {
-        let Some(trial) = &self.trial else {
+        let Some(trial) = &mut self.trial else {
             if now >= self.trial_at {
-                self.trial = Some(ElasticityTest::new(now, flow, path.queue, variation));
+                let test = ElasticityTest::new(now, flow, path.queue, variation);
+                let bottom = None;
+                self.trial = Some(Trial { test, bottom });
             }
             return None;
         };
-        let owner = trial.verdict(now, flow, path.queue, path.settled, variation);
-        let late = now.saturating_since(trial.since).as_secs_f64() > TRIAL_ENDS * path.settled;
+        let bottom = trial.follow(now, path);
+        let test = trial.test;
+        let owner = test.verdict(now, flow, path.queue, path.settled, variation);
+        let late = now.saturating_since(test.since).as_secs_f64() > TRIAL_ENDS * path.settled;
         if owner.is_some() || late {
             self.trial = None;
             self.trial_at = now + self.interval;
             self.interval = (self.interval * 2).min(LAST_INTERVAL);
         }
-        match owner {
-            Some(QueueOwner::CrossTraffic) if self.stationary.is_some() => Some(QueueOwner::Path),
-            owner => owner,
+        if owner != Some(QueueOwner::CrossTraffic) {
+            return owner;
         }
+        // The path's own delay is where two trials end, whatever was sent between them.
+        let last = std::mem::replace(&mut self.bottom, bottom);
+        let is_same = |last: Stationary| bottom.is_some_and(|now| last.joined(now).is_still(path));
+        let stands = self.stationary.is_some() || last.is_some_and(is_same);
+        Some(match stands {
+            true => QueueOwner::Path,
+            false => QueueOwner::CrossTraffic,
+        })
     }
 }
 
@@ -322,6 +366,36 @@ mod tests {
         assert_eq!(window.window(), 1000.0 * PACKET);
         window.on_lost(at(20), &lost(15, 100, 1000, 0.02));
         assert!(window.window() < 1000.0 * PACKET);
+    }
+
+    /// Whose a delay is that ends so in the first trial and the second, after a window that adds a queue of its own.
+    fn owners_of(bottoms: [f64; 2]) -> Vec<QueueOwner> {
+        let mut window = CubicWindow::new(at(0), 100.0 * PACKET, 0.080, 0.5);
+        let quiet = ServiceVariation::default();
+        let mut owners = Vec::new();
+        for t in 0..4000 {
+            let rate = window.trial_rate();
+            let bottom = bottoms[owners.len().min(1)];
+            let path = path(0.1, if rate.is_some() { bottom } else { 0.050 });
+            window.grow(at(t), &path, true);
+            let rate = rate.unwrap_or(1000.0);
+            let flow = Flow {
+                lost: 0.0,
+                packets: 0.0,
+                offered: rate,
+                served: rate,
+            };
+            owners.extend(window.look(at(t), flow, &path, &quiet));
+        }
+        owners.truncate(2);
+        owners
+    }
+
+    #[test]
+    fn where_two_trials_end_alike_the_delay_is_the_paths() {
+        use QueueOwner::{CrossTraffic, Path};
+        assert_eq!(owners_of([0.030, 0.030]), [CrossTraffic, Path]);
+        assert_eq!(owners_of([0.030, 0.034]), [CrossTraffic, CrossTraffic]);
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(super) struct PathLoss {
     /// making that grows slowly would pass for the path's.
     verified: f64,
     tested: bool,
-    /// What the last deep drain lost.
+    /// What the last deep drain lost, and a standard error more.
     at_rest: Option<f64>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
     remaining: f64,
@@ -193,8 +193,12 @@ impl PathLoss {
     /// Whether so much is lost at any rate, also while everybody sends little, that no sender that answers loss keeps a
     /// queue there.
     pub(super) fn leaves_no_window(&self) -> bool {
-        let lost = self.mean.max(self.remaining);
-        lost > NO_WINDOW && self.at_rest.is_some_and(|rest| rest > NO_WINDOW)
+        self.unavoidable() > NO_WINDOW && self.at_rest.is_some_and(|rest| rest > NO_WINDOW)
+    }
+
+    /// Whether that is not known, as no deep drain has said anything of it.
+    pub(super) fn may_leave_no_window(&self) -> bool {
+        self.unavoidable() > NO_WINDOW && self.at_rest.is_none()
     }
 
     fn explained_by_path(&self) -> f64 {
@@ -272,7 +276,7 @@ impl PathLoss {
         }
     }
 
-    /// A deep drain lost so much.
+    /// A deep drain lost so much, but for chance.
     pub(super) fn rest(&mut self, loss: f64) {
         self.at_rest = Some(loss);
     }

@@ -34,6 +34,7 @@ mod rounds;
 mod samples;
 mod shallow;
 mod startup;
+mod target;
 mod tuning;
 mod window;
 mod yielding;
@@ -110,6 +111,8 @@ pub struct PathModel {
     before_loss: Option<BeforeLoss>,
     /// Loss of a sender that its rate does not limit.
     within: Option<Within>,
+    /// Until when what is measured is what a loss test sent that a long queue ended in start-up.
+    interrupted_until: Instant,
     /// Bytes sent, in all, before the last verdict of a loss test that blamed the rate.
     blamed_until: u64,
     /// Bytes lost so far.
@@ -176,6 +179,7 @@ impl Default for PathModel {
             unhealed: None,
             before_loss: None,
             within: None,
+            interrupted_until: Instant::ZERO,
             blamed_until: 0,
             lost: 0.0,
             sent_total: 0,
@@ -219,56 +223,6 @@ impl PathModel {
     /// Bytes of a packet where packets are counted, not bytes: no more than a full one.
     fn counted_packet(&self) -> f64 {
         self.mean_size.min(self.packet)
-    }
-
-    /// The standing queue for which flows of any rate come to equal ones, seconds.
-    fn fair_target(&self) -> f64 {
-        let share = (queue::FAIR_RATE / self.estimate.max(1.0)).sqrt();
-        let nominal = match self.yields {
-            true => queue::MIN_TARGET,
-            false => (queue::MIN_TARGET * (1.0 + share)).min(queue::MAX_TARGET),
-        };
-        nominal.max(self.path_packet_time(queue::LEAST_PACKETS))
-    }
-
-    /// The standing queue we aim at, seconds: of one that overflows, half, and less after marks, but none
-    /// that cannot be told from no queue.
-    fn target(&self) -> f64 {
-        let nominal = self
-            .fair_target()
-            .min(queue::HELD_SHARE * self.buffer.seconds)
-            * self.target_scale;
-        nominal.max(self.path_packet_time(queue::VISIBLE_PACKETS))
-    }
-
-    /// What may leave together, seconds. Each group is a wake-up.
-    fn group(&self) -> f64 {
-        let longest = match self.mode {
-            // Groups that a short queue has no room for lose at any rate: no test would see it.
-            Mode::LossTest(..) => 0.0,
-            _ if self.drains.most_rate(self.now).is_some() => 0.0,
-            // What the queue holds is not known yet, and twice what the path carries is sent.
-            Mode::Startup(_) => tuning::startup::GROUP,
-            // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds:
-            // groups of several flows find room, and are no disturbance to it.
-            _ => {
-                (queue::GROUP_TARGETS * self.target()).min(queue::GROUP_HELD * self.buffer.seconds)
-            }
-        };
-        longest
-            .min(self.groups.room())
-            .min(self.marks.longest_group())
-    }
-
-    /// A standing queue from which on the bottleneck is busy.
-    fn busy_from(&self) -> f64 {
-        (queue::BUSY_SHARE * self.target()).max(queue::MIN_BUSY)
-    }
-
-    /// Whether a queue is longer than what the model holds: its loss is congestion.
-    fn is_long(&self, queue: f64) -> bool {
-        let jitter = queue::LONG_JITTERS * self.delay.jitter();
-        queue > queue::LONG_TARGETS * self.fair_target() + jitter
     }
 
     /// A round trip within the bounds of what is measured by, seconds.
@@ -398,7 +352,13 @@ impl PathModel {
             most: rate / self.loss.carried_share(),
         };
         let trips = (latest.as_secs_f64(), feedback.rtt.min().as_secs_f64());
-        if matches!(self.mode, Mode::Yield(_)) {
+        // A queue that others keep shows it to nobody.
+        let beside_others = match &self.mode {
+            Mode::Yield(_) => true,
+            Mode::Competitive(window) => !window.answers_overflow(),
+            _ => false,
+        };
+        if beside_others {
             self.delay.keep_base(now);
         }
         let delay = self.delay.update(now, &ack, trips, service);
@@ -461,7 +421,9 @@ impl PathModel {
             }
         }
         let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());
-        self.mode = Mode::Cruise(Cruise::new(growing));
+        let mut cruise = Cruise::new(growing);
+        cruise.ignore_until(self.interrupted_until);
+        self.mode = Mode::Cruise(cruise);
         self.gain = 1.0;
     }
 

@@ -397,6 +397,9 @@ impl PathModel {
         let Some(cause) = cause.filter(|_| !ends_early) else {
             let (since, rate) = (now, test.tested());
             self.unhealed = Some(Unhealed { since, rate });
+            if matches!(self.mode, Mode::Startup(_)) {
+                self.interrupted_until = now + Duration::from_secs_f64(settled);
+            }
             return self.loss.begin_again();
         };
         if let Mode::Cruise(cruise) = &mut self.mode {
