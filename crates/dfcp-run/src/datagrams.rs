@@ -16,7 +16,7 @@ use crate::gate::reached_by;
 use crate::message::{Message, portable};
 use crate::relays::Way;
 use crate::supervisor::{Attempt, Inner, Note};
-use crate::sys::{self, Answer, Call, Calls};
+use crate::sys::{self, Answer, Call, Calls, Received};
 use crate::table::{Entry, State};
 use crate::{names, supervisor};
 
@@ -170,7 +170,12 @@ impl Inner {
                 taken => return taken.map(Some),
             }
             if let Ok(ready) = came {
-                ready?.clear_ready();
+                let mut ready = ready?;
+                if ready.ready().is_read_closed() {
+                    // Which no call empties.
+                    return tell_end(call, messages).map(Some);
+                }
+                ready.clear_ready();
             } else if end.is_some_and(|end| end <= Instant::now()) {
                 return Ok(Some(Answer::Failed(libc::EAGAIN)));
             }
@@ -267,6 +272,19 @@ fn send_one(
             sys::send(socket.as_fd(), &name, &payload, &portable(&control), flags)
         }
     }
+}
+
+/// What is read of a socket that was shut down, as programs wake their own threads: no bytes, of nobody.
+fn tell_end(call: &Call, messages: &[(u64, Message)]) -> io::Result<Answer> {
+    let Some((at, message)) = messages.first() else {
+        return Ok(Answer::Returned(0));
+    };
+    message.fill(call, &Received::default(), &[])?;
+    if call.number != libc::SYS_recvmmsg {
+        return Ok(Answer::Returned(0));
+    }
+    Message::note_length(call, *at, 0)?;
+    Ok(Answer::Returned(1))
 }
 
 fn failed(error: &io::Error) -> Answer {

@@ -6,7 +6,7 @@ use std::process::Command;
 use socket2::{Domain, Socket, Type};
 
 use super::{Near, has, outcome, web};
-use crate::common::proxying;
+use crate::common::{proxying, wait};
 
 /// Sockets that are copied, handed on and asked about.
 const SOCKETS: &str = r#"
@@ -292,6 +292,47 @@ fn datagrams_are_carried_whatever_calls_bring_them() {
     // Both were spoken to from the same port: what a socket sends is one association.
     let (ones, twos): (Vec<_>, Vec<_>) = (ones.try_iter().collect(), twos.try_iter().collect());
     assert!(ones.contains(&twos[0]), "{ones:?} {twos:?}");
+}
+
+/// Ends sockets of datagrams that somebody reads, which is how threads that wait for datagrams are woken.
+const SHUT_DOWN: &str = r#"
+import socket, sys, threading
+at = (sys.argv[1], int(sys.argv[2]))
+def sock():
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for call in (lambda s: s.recvfrom(10), lambda s: s.recvmsg(10)):
+    s = sock()
+    s.sendto(b"x", at)
+    assert call(s)[0] == b"x"
+    got = []
+    reads = threading.Thread(target=lambda: got.append(call(s)), daemon=True)
+    reads.start()
+    # It is done though nobody is connected.
+    try: s.shutdown(socket.SHUT_RDWR)
+    except OSError: pass
+    reads.join(30)
+    print(got)
+s = sock()
+s.settimeout(30)
+s.sendto(b"others go on", at)
+print(s.recv(100))
+"#;
+
+#[test]
+fn whoever_waits_for_datagrams_hears_that_their_socket_has_ended() {
+    if !has("python3") {
+        return;
+    }
+    let (near, (at, _)) = (Near::new(), echo("127.0.0.1:0"));
+    let args = [&at.ip().to_string()[..], &at.port().to_string()];
+    let mut here = Command::new("python3");
+    let here = here.args(["-c", SHUT_DOWN]).args(args).output().unwrap();
+    let mut child = near.run(&[&["python3", "-c", SHUT_DOWN][..], &args].concat());
+    let mut child = child.spawn().unwrap();
+    wait(&mut child);
+    let out = child.wait_with_output().unwrap();
+    let (code, said) = (out.status.code(), String::from_utf8_lossy(&out.stderr));
+    assert_eq!((code, out.stdout), (Some(0), here.stdout), "{said}");
 }
 
 /// What a program of C hears of its calls, which Python's own do not show, is what it hears without `dfcp run`.
