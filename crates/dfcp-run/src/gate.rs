@@ -157,6 +157,14 @@ pub(crate) fn reached_by(socket: &Socket, at: SocketAddr) -> io::Result<SocketAd
     })
 }
 
+/// Takes `socket` off the device that its program bound it to: from there nothing leads to this machine's own
+/// addresses. Who may not (CAP_NET_RAW) hears that there is no way.
+pub(crate) fn leave_device(socket: &Socket) {
+    if let Ok(Some(_)) = socket.device() {
+        let _ = socket.bind_device(None);
+    }
+}
+
 /// Connects without waiting, also a socket that waits.
 fn connect_now(socket: &Socket, at: SocketAddr) -> io::Result<()> {
     let waits = !socket.nonblocking()?;

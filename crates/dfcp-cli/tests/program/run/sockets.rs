@@ -5,8 +5,9 @@ use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
 
-use super::{Near, has, outcome, web};
-use crate::common::{proxying, wait};
+use super::{Near, has, outcome, run_in, serve, web};
+use crate::common::namespace::{Namespace, privileged};
+use crate::common::{Bench, Receiver, proxying, wait};
 
 /// Sockets that are copied, handed on and asked about.
 const SOCKETS: &str = r#"
@@ -333,6 +334,48 @@ fn whoever_waits_for_datagrams_hears_that_their_socket_has_ended() {
     let out = child.wait_with_output().unwrap();
     let (code, said) = (out.status.code(), String::from_utf8_lossy(&out.stderr));
     assert_eq!((code, out.stdout), (Some(0), here.stdout), "{said}");
+}
+
+/// Sockets that are bound to a device, as by `curl --interface eth0`.
+const ON_A_DEVICE: &str = r#"
+import socket
+def sock(kind):
+    s = socket.socket(socket.AF_INET, kind)
+    s.settimeout(60)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+    return s
+s = sock(socket.SOCK_STREAM)
+s.connect(("10.99.0.1", 80))
+s.sendall(b"abc")
+print(len(s.makefile("rb").read()))
+for connects in (True, False):
+    s = sock(socket.SOCK_DGRAM)
+    if connects: s.connect(("10.99.0.1", 7))
+    s.sendto(b"abc", ("10.99.0.1", 7))
+    print(s.recvfrom(100))
+"#;
+
+#[test]
+fn sockets_on_a_device_are_carried_too() {
+    if !has("python3") {
+        return;
+    }
+    privileged("true", || {
+        let (near, far) = (Namespace::new(), Namespace::new());
+        near.cable(("eth0", "10.2.0.1/24"), &far, ("eth0", "10.2.0.2/24"));
+        far.run("ip addr add 10.99.0.1/32 dev lo");
+        far.inside(|| (web("10.99.0.1:80"), echo("10.99.0.1:7")));
+        let bench = Bench::new();
+        let server = Receiver::start(serve(far.place(), &bench, "10.2.0.2:0", "all"));
+        let args = ["--", "python3", "-c", ON_A_DEVICE];
+        let (code, out, said) = outcome(run_in(near.place(), &bench, server.address, &args));
+        let answer = "(b'abc', ('10.99.0.1', 7))\n";
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            format!("100000\n{answer}{answer}")
+        );
+    });
 }
 
 /// What a program of C hears of its calls, which Python's own do not show, is what it hears without `dfcp run`.
