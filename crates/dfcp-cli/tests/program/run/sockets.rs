@@ -378,6 +378,21 @@ fn sockets_on_a_device_are_carried_too() {
     });
 }
 
+/// A process has one that answers its calls.
+#[test]
+fn one_below_another_one_says_why_it_starts_nothing() {
+    let near = Near::new();
+    let inner = near.run(&["true"]);
+    let program = inner.get_program().to_str().unwrap();
+    let args = inner.get_args().map(|arg| arg.to_str().unwrap());
+    let line: Vec<_> = std::iter::once(program).chain(args).collect();
+    let (code, _, said) = outcome(near.run(&line));
+    assert!(
+        code == 1 && said.contains("another dfcp run"),
+        "{code}: {said}"
+    );
+}
+
 /// What a program of C hears of its calls, which Python's own do not show, is what it hears without `dfcp run`.
 #[test]
 fn calls_end_as_they_do_without() {
