@@ -12,7 +12,7 @@ use socket2::{Protocol, Socket, Type};
 use tokio::time::{Instant, timeout};
 
 use crate::address::{self, Peer, canonical};
-use crate::gate::{leave_device, reached_by};
+use crate::gate::{leaves_device, reached_by};
 use crate::message::{Message, portable};
 use crate::relays::Way;
 use crate::supervisor::{Attempt, Inner, Note};
@@ -45,7 +45,9 @@ impl Inner {
     pub(crate) fn lead(&self, attempt: Attempt, way: Way) -> io::Result<Option<Answer>> {
         let socket = &attempt.socket;
         let relay = self.relays.toward(attempt.to, way)?;
-        leave_device(socket);
+        if !leaves_device(socket) {
+            return Ok(Some(Answer::Failed(libc::EHOSTUNREACH)));
+        }
         if let Err(error) = socket.connect(&reached_by(socket, relay)?.into()) {
             let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
             return Ok(Some(Answer::Failed(errno)));
@@ -85,7 +87,9 @@ impl Inner {
             }
             return Ok(Answer::GoOn);
         }
-        leave_device(&socket);
+        if !leaves_device(&socket) {
+            return Ok(Answer::Failed(libc::EHOSTUNREACH));
+        }
         let cookie = socket.cookie()?;
         if self.table().get(cookie).is_none() {
             self.speaks(cookie, Vec::new());

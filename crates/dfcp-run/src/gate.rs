@@ -158,10 +158,11 @@ pub(crate) fn reached_by(socket: &Socket, at: SocketAddr) -> io::Result<SocketAd
 }
 
 /// Takes `socket` off the device that its program bound it to: from there nothing leads to this machine's own
-/// addresses. Who may not (CAP_NET_RAW) hears that there is no way.
-pub(crate) fn leave_device(socket: &Socket) {
-    if let Ok(Some(_)) = socket.device() {
-        let _ = socket.bind_device(None);
+/// addresses. Whether that could be done: it takes CAP_NET_RAW.
+pub(crate) fn leaves_device(socket: &Socket) -> bool {
+    match socket.device() {
+        Ok(Some(_)) => socket.bind_device(None).is_ok(),
+        _ => true,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sockets and datagrams of programs, with all calls that there are for them.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use socket2::{Domain, Socket, Type};
 
@@ -344,15 +344,15 @@ def sock(kind):
     s.settimeout(60)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
     return s
-s = sock(socket.SOCK_STREAM)
-s.connect(("10.99.0.1", 80))
-s.sendall(b"abc")
-print(len(s.makefile("rb").read()))
 for connects in (True, False):
     s = sock(socket.SOCK_DGRAM)
     if connects: s.connect(("10.99.0.1", 7))
     s.sendto(b"abc", ("10.99.0.1", 7))
     print(s.recvfrom(100))
+s = sock(socket.SOCK_STREAM)
+s.connect(("10.99.0.1", 80))
+s.sendall(b"abc")
+print(len(s.makefile("rb").read()))
 "#;
 
 #[test]
@@ -368,13 +368,27 @@ fn sockets_on_a_device_are_carried_too() {
         let bench = Bench::new();
         let server = Receiver::start(serve(far.place(), &bench, "10.2.0.2:0", "all"));
         let args = ["--", "python3", "-c", ON_A_DEVICE];
-        let (code, out, said) = outcome(run_in(near.place(), &bench, server.address, &args));
+        let run = || run_in(near.place(), &bench, server.address, &args);
+        let (code, out, said) = outcome(run());
         let answer = "(b'abc', ('10.99.0.1', 7))\n";
         assert_eq!(code, 0, "{said}");
-        assert_eq!(
-            String::from_utf8_lossy(&out),
-            format!("100000\n{answer}{answer}")
-        );
+        let out = String::from_utf8_lossy(&out);
+        assert_eq!(out, format!("{answer}{answer}100000\n"));
+        // Who may not take it off the device says so at once.
+        if has("setpriv") {
+            let (run, mut less) = (run(), Command::new("setpriv"));
+            less.args(["--bounding-set", "-net_raw"])
+                .arg(run.get_program())
+                .args(run.get_args())
+                .env("XDG_CONFIG_HOME", bench.path("config"))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            let (code, _, said) = outcome(less);
+            assert!(
+                code == 1 && said.contains("No route to host"),
+                "{code}: {said}"
+            );
+        }
     });
 }
 
