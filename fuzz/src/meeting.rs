@@ -111,9 +111,12 @@ impl Trio {
                 Action::Drop => {}
                 Action::Send(to, out) => {
                     assert!(out.len() <= datagram.len(), "amplified");
-                    self.flying.push_back((at(SERVER), to, out));
+                    self.flying.push_back((at(SERVER), to.address, out));
                 }
-                Action::Forward(to) => self.flying.push_back((at(SERVER), to, datagram.to_vec())),
+                Action::Forward(to) => {
+                    self.flying
+                        .push_back((at(SERVER), to.address, datagram.to_vec()));
+                }
             }
         } else if to == at(SENDER) {
             self.offer.handle(self.now, from, datagram);

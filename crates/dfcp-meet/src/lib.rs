@@ -36,7 +36,7 @@ pub use code::{Code, CodeError};
 pub use machine::{Datagram, Event, Failure, Machine, Path};
 pub use offer::{Offer, OfferConfig};
 pub use pake::{Candidate, CandidateKind};
-pub use server::{Action, RelayLimits, Server, ServerConfig};
+pub use server::{Action, Asker, RelayLimits, Server, ServerConfig};
 pub use wire::is_meeting;
 
 use dfcp_proto::Duration;

@@ -12,11 +12,11 @@ use socket2::{Protocol, Socket, Type};
 use tokio::time::{Instant, timeout};
 
 use crate::address::{self, Peer, canonical};
-use crate::gate::reached_by;
+use crate::gate::{leaves_device, reached_by};
 use crate::message::{Message, portable};
 use crate::relays::Way;
 use crate::supervisor::{Attempt, Inner, Note};
-use crate::sys::{self, Answer, Call, Calls};
+use crate::sys::{self, Answer, Call, Calls, Received};
 use crate::table::{Entry, State};
 use crate::{names, supervisor};
 
@@ -45,6 +45,9 @@ impl Inner {
     pub(crate) fn lead(&self, attempt: Attempt, way: Way) -> io::Result<Option<Answer>> {
         let socket = &attempt.socket;
         let relay = self.relays.toward(attempt.to, way)?;
+        if !leaves_device(socket) {
+            return Ok(Some(Answer::Failed(libc::EHOSTUNREACH)));
+        }
         if let Err(error) = socket.connect(&reached_by(socket, relay)?.into()) {
             let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
             return Ok(Some(Answer::Failed(errno)));
@@ -83,6 +86,9 @@ impl Inner {
                 (self.note)(Note::Foreign(call.thread, first));
             }
             return Ok(Answer::GoOn);
+        }
+        if !leaves_device(&socket) {
+            return Ok(Answer::Failed(libc::EHOSTUNREACH));
         }
         let cookie = socket.cookie()?;
         if self.table().get(cookie).is_none() {
@@ -170,7 +176,12 @@ impl Inner {
                 taken => return taken.map(Some),
             }
             if let Ok(ready) = came {
-                ready?.clear_ready();
+                let mut ready = ready?;
+                if ready.ready().is_read_closed() {
+                    // Which no call empties.
+                    return tell_end(call, messages).map(Some);
+                }
+                ready.clear_ready();
             } else if end.is_some_and(|end| end <= Instant::now()) {
                 return Ok(Some(Answer::Failed(libc::EAGAIN)));
             }
@@ -267,6 +278,19 @@ fn send_one(
             sys::send(socket.as_fd(), &name, &payload, &portable(&control), flags)
         }
     }
+}
+
+/// What is read of a socket that was shut down, as programs wake their own threads: no bytes, of nobody.
+fn tell_end(call: &Call, messages: &[(u64, Message)]) -> io::Result<Answer> {
+    let Some((at, message)) = messages.first() else {
+        return Ok(Answer::Returned(0));
+    };
+    message.fill(call, &Received::default(), &[])?;
+    if call.number != libc::SYS_recvmmsg {
+        return Ok(Answer::Returned(0));
+    }
+    Message::note_length(call, *at, 0)?;
+    Ok(Answer::Returned(1))
 }
 
 fn failed(error: &io::Error) -> Answer {

@@ -157,6 +157,15 @@ pub(crate) fn reached_by(socket: &Socket, at: SocketAddr) -> io::Result<SocketAd
     })
 }
 
+/// Takes `socket` off the device that its program bound it to: from there nothing leads to this machine's own
+/// addresses. Whether that could be done: it takes CAP_NET_RAW.
+pub(crate) fn leaves_device(socket: &Socket) -> bool {
+    match socket.device() {
+        Ok(Some(_)) => socket.bind_device(None).is_ok(),
+        _ => true,
+    }
+}
+
 /// Connects without waiting, also a socket that waits.
 fn connect_now(socket: &Socket, at: SocketAddr) -> io::Result<()> {
     let waits = !socket.nonblocking()?;

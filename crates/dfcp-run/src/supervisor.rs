@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::address::{self, Peer, canonical};
 use crate::datagrams::is_udp;
-use crate::gate::{Gate, is_under_way};
+use crate::gate::{Gate, is_under_way, leaves_device};
 use crate::names::{self, Names};
 use crate::process;
 use crate::program::start;
@@ -359,6 +359,9 @@ impl Inner {
             entry => entry.map(|entry| entry.state),
         };
         sys::connect_at_once(std::os::fd::AsFd::as_fd(socket));
+        if !leaves_device(socket) {
+            return Ok(Some(Answer::Failed(libc::EHOSTUNREACH)));
+        }
         match self.gate.knock(socket, attempt.to) {
             // It is connected already.
             Ok(()) => return Ok(Some(Answer::Done)),

@@ -330,7 +330,7 @@ pub(crate) fn send(
 }
 
 /// A message that came.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Received {
     /// What there was room for.
     pub payload: Vec<u8>,

@@ -259,17 +259,25 @@ fn notify(
     }))
 }
 
+/// What a relay counts of so many bytes of files, mostly: heads and acknowledgements are 4 % and a few, and what is
+/// lost behind it is sent again.
+fn relayed(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 10)
+}
+
 fn warn_of_relay(job: &Sending<'_>, offer: &Offer) -> Result<(), Failure> {
     let Some(relay) = offer.relay() else {
         return Ok(());
     };
-    if job.bytes > relay.bytes {
+    let needed = relayed(job.bytes);
+    if needed > relay.bytes {
         let message = format!(
             "the two sides cannot reach each other directly, and the relay carries at most {} of \
-             the {} that there are: send less at a time, ask its owner for more \
+             the {} that {} take on the way: send less at a time, ask its owner for more \
              (dfcp rendezvous --relay-bytes), or let the receiver open a UDP port (dfcp recv \
              --listen)",
             units::bytes(relay.bytes),
+            units::bytes(needed),
             units::bytes(job.bytes)
         );
         return Err(Failure::new(Kind::Unreachable, message));

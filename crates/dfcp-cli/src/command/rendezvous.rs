@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dfcp_command::{Failure, block_on, fail, interrupted, units};
-use dfcp_meet::{Action, RelayLimits, Server, ServerConfig};
+use dfcp_meet::{Action, Asker, RelayLimits, Server, ServerConfig};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
@@ -194,8 +194,8 @@ const BATCH: usize = 4;
 /// Largest run.
 const RUN: usize = 65_536;
 
-/// Answers until the socket fails. What comes merged goes on merged, from the address that it came
-/// to (the machine may have several, and people asked one of them), with its congestion marks.
+/// Answers until the socket fails. What comes merged goes on merged, from the address that whom it is for asked at
+/// (the machine may have several, and people know one of them), with its congestion marks.
 async fn answer(
     socket: &tokio::net::UdpSocket,
     clock: Clock,
@@ -218,8 +218,8 @@ async fn answer(
             Err(error) => return Err(error.into()),
         };
         for (meta, run) in metas.iter().zip(buffer.chunks(RUN)).take(count) {
-            let send = |to: SocketAddr, contents: &[u8], segment_size: Option<usize>| {
-                let destination = match to {
+            let send = |to: Asker, contents: &[u8], segment_size: Option<usize>| {
+                let destination = match to.address {
                     SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
                     other => other,
                 };
@@ -233,7 +233,7 @@ async fn answer(
                         ecn: meta.ecn,
                         contents,
                         segment_size: segment_size.filter(|size| *size < contents.len()),
-                        src_ip: meta.dst_ip,
+                        src_ip: to.at,
                     };
                     // What does not fit into the system's buffer is lost, as on any path.
                     let _ = state.try_send(UdpSockRef::from(socket), &transmit);
@@ -251,15 +251,17 @@ fn handle_run(
     clock: Clock,
     meta: &RecvMeta,
     run: &[u8],
-    send: impl Fn(SocketAddr, &[u8], Option<usize>),
+    send: impl Fn(Asker, &[u8], Option<usize>),
 ) {
-    let from = match meta.addr.ip().to_canonical() {
+    let address = match meta.addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, meta.addr.port()),
         IpAddr::V6(_) => meta.addr,
     };
+    let at = meta.dst_ip;
+    let from = Asker { address, at };
     let (now, stride) = (clock.now(), meta.stride.max(1));
-    let mut together: Option<(SocketAddr, std::ops::Range<usize>)> = None;
-    let flush = |together: &mut Option<(SocketAddr, std::ops::Range<usize>)>| {
+    let mut together: Option<(Asker, std::ops::Range<usize>)> = None;
+    let flush = |together: &mut Option<(Asker, std::ops::Range<usize>)>| {
         if let Some((to, range)) = together.take() {
             let several = range.len() > stride;
             send(to, &run[range], several.then_some(stride));

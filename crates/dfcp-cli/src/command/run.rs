@@ -255,6 +255,13 @@ fn cannot_start(name: &Path, error: &io::Error) -> Result<ExitCode, Failure> {
     let code = match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         io::ErrorKind::PermissionDenied => CANNOT_RUN,
+        io::ErrorKind::ResourceBusy => {
+            let message = format!(
+                "cannot run {name}: its calls are answered by somebody else already, such as by another dfcp \
+                 run, which has started this one and carries what it connects to"
+            );
+            return Err(Failure::new(Kind::Failure, message));
+        }
         _ => {
             let message = format!(
                 "cannot run {name}: {error}. This takes Linux 5.6 or newer, and seccomp and pidfd_getfd, \

@@ -144,16 +144,21 @@ pub async fn resolve(
 async fn address(server: &Server, family: Family) -> Result<SocketAddr, Failure> {
     let host = server.host();
     let addresses = host.resolve(family).await?;
-    // The socket reaches both families, but which of them the network carries is not known; IPv4 gives an
-    // address for translators to be seen behind.
-    let first = addresses.iter().find(|address| address.is_ipv4());
-    let first = first.or(addresses.first()).copied();
     // Nobody needs to wait for an answer to what cannot leave.
-    let first = first.filter(|address| !is_without_route(&[*address]));
+    let first = choose(addresses, |address| !is_without_route(&[*address]));
     first.ok_or_else(|| {
         let message = Obstacle::NoRoute.explain(&server.to_string(), host.port());
         Failure::new(Kind::Unreachable, message)
     })
+}
+
+/// The address of a server that is asked, of those that there is a `way` to: the socket reaches both families, and
+/// one of IPv4 lets translators be seen behind.
+fn choose(addresses: Vec<SocketAddr>, way: impl Fn(&SocketAddr) -> bool) -> Option<SocketAddr> {
+    addresses
+        .into_iter()
+        .filter(way)
+        .min_by_key(SocketAddr::is_ipv6)
 }
 
 /// Says that nobody elsewhere can take part, where this machine has no address that others reach.
@@ -248,4 +253,21 @@ pub fn explain(failure: dfcp_meet::Failure, server: Option<&Server>) -> Failure 
         ),
     };
     Failure::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_asked_at_an_address_that_there_is_a_way_to() {
+        let all = ["[2001:db8::1]:1", "192.0.2.1:1", "192.0.2.2:1"].map(|at| at.parse().unwrap());
+        let [six, four, last] = all;
+        let of = |way: &[SocketAddr]| choose(all.to_vec(), |at| way.contains(at));
+        assert_eq!(of(&all), Some(four));
+        assert_eq!(of(&[six, last]), Some(last));
+        // A network without IPv4, and a name with addresses of both families.
+        assert_eq!(of(&[six]), Some(six));
+        assert_eq!(of(&[]), None);
+    }
 }

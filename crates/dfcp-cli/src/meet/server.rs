@@ -1,7 +1,8 @@
 //! Which rendezvous server: there is no public one, so somebody has to name it.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
 use std::str::FromStr;
 
 use dfcp_command::Failure;
@@ -55,13 +56,19 @@ pub fn configured() -> Result<Option<Server>, Failure> {
     let Ok(path) = config_file("config") else {
         return Ok(None);
     };
-    let Ok(file) = std::fs::File::open(&path) else {
-        return Ok(None);
+    in_file(&path)
+}
+
+/// The server that a file of settings names, which need not be there.
+fn in_file(path: &Path) -> Result<Option<Server>, Failure> {
+    let file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| Failure::io(path, error))?,
     };
     let mut text = String::new();
     file.take(MAX_CONFIG)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::io(&path, error))?;
+        .map_err(|error| Failure::io(path, error))?;
     from_settings(&text).map_err(|why| Failure::usage(format!("{}: {why}", path.display())))
 }
 
@@ -94,5 +101,14 @@ mod tests {
             named
         );
         assert!(server("rendezvous = a:b:c").is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_no_file_without_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        assert_eq!(in_file(&path).unwrap(), None);
+        std::os::unix::fs::symlink("config", &path).unwrap();
+        assert!(in_file(&path).is_err());
     }
 }

@@ -53,6 +53,30 @@ fn a_code_brings_the_files_and_both_keys() {
     assert!(message(&report).contains("used already"), "{report}");
 }
 
+/// A machine of both families, or in two networks, is asked at one address by one side and at another by the other.
+#[test]
+fn sides_meet_that_know_the_server_by_different_addresses() {
+    let bench = Bench::new();
+    let server = rendezvous(&bench, None, ":0", &[]);
+    let port = server.address.port();
+    let is_here = |host: &&str| std::net::UdpSocket::bind(format!("{host}:0")).is_ok();
+    for (n, other) in ["127.0.0.2", "[::1]"]
+        .iter()
+        .filter(|host| is_here(host))
+        .enumerate()
+    {
+        let named = ["127.0.0.1", other].map(|host| format!("{host}:{port}"));
+        let [sender, receiver] = named.each_ref().map(|at| ["--rendezvous", at, "--no-lan"]);
+        let name = format!("file{n}");
+        let file = bench.write(&name, 100_000);
+        let (sending, code) = offer(&bench, None, &sender, &file);
+        let (exit, report, _) = claim(&bench, None, &receiver, &code).end();
+        assert_eq!(exit, 0, "{other}: {report}");
+        assert_eq!(sending.end().0, 0, "{other}");
+        bench.assert_received(&name, &bytes(&name, 100_000));
+    }
+}
+
 /// As by `cp`: an image of a disk is mostly holes.
 #[test]
 fn holes_stay_holes() {

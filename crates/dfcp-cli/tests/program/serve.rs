@@ -578,3 +578,21 @@ fn another_service_begins_at_the_port_of_one_that_ends() {
         wait(client);
     }
 }
+
+#[test]
+fn a_sender_whose_key_goes_hears_that_it_is_refused() {
+    let bench = Bench::new();
+    write(&bench, "verbose = true", &both(&bench));
+    let server = Receiver::start(serve(&bench));
+    let mut sender = bench.sender();
+    // More than it sends before it is parted from.
+    let path = bench.write("slow", 10_000_000);
+    sender.args(["--bwlimit", "400k"]).arg(path);
+    let sender = sender.arg(server.address.to_string()).spawn().unwrap();
+    server.says("connected, ");
+    let others = both(&bench).replace(&bench.sender_key, &bench.receiver_key);
+    write(&bench, "verbose = true", &others);
+    server.signal(Signal::SIGHUP);
+    let (code, report, _) = finish(sender);
+    assert_eq!(code, 4, "{report}");
+}

@@ -13,7 +13,8 @@ mod limits;
 mod numbers;
 mod relay;
 
-use std::net::SocketAddr;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 
 use dfcp_proto::{Duration, Instant, SecretRng};
 
@@ -47,16 +48,34 @@ impl Default for ServerConfig {
     }
 }
 
+/// Somebody who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The server's own address that it asks at, if that is known: it knows the server by no other.
+    pub at: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Asker {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, at: None }
+    }
+}
+
 /// What to do about a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Drop,
-    /// Send this there.
-    Send(SocketAddr, Vec<u8>),
-    /// Send the datagram on as it is.
-    Forward(SocketAddr),
+    /// Send this there, from where that one asks.
+    Send(Asker, Vec<u8>),
+    /// Send the datagram on as it is, from there, too.
+    Forward(Asker),
 }
+
+/// The server's own addresses that are remembered: machines have a few, and may change those of IPv6 daily.
+const OWN_ADDRESSES: usize = 16;
 
 /// What a server has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +102,8 @@ pub struct Server {
     /// Of this slot and the one before.
     secrets: [[u8; 32]; 2],
     slot_ends: Instant,
+    /// Where it was asked, the last place first.
+    own: VecDeque<Option<IpAddr>>,
     limits: Limits,
     numbers: Numbers,
     relays: Relays,
@@ -106,6 +127,7 @@ impl Server {
         Self {
             secrets,
             slot_ends: now + SLOT,
+            own: VecDeque::new(),
             limits: Limits::default(),
             numbers: Numbers::new(config.max_codes),
             relays: Relays::new(config.relay, config.max_relays),
@@ -125,10 +147,11 @@ impl Server {
     }
 
     /// Reads a datagram; anything may be in it.
-    pub fn handle(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Action {
+    pub fn handle(&mut self, now: Instant, from: impl Into<Asker>, datagram: &[u8]) -> Action {
+        let from = from.into();
         self.turn(now);
         if !is_meeting(datagram) {
-            return match self.relays.forward(now, from, datagram.len()) {
+            return match self.relays.forward(now, from.address, datagram.len()) {
                 Some(to) => {
                     self.stats.relayed_bytes += datagram.len() as u64;
                     Action::Forward(to)
@@ -139,10 +162,11 @@ impl Server {
         let Some((nonce, cookie, request)) = Request::parse(datagram) else {
             return Action::Drop;
         };
-        let own = self.cookies(from);
+        let own = self.cookies(from.address);
         if !own.contains(&cookie) {
             return Action::Send(from, Response::Cookie(own[0]).encode(nonce));
         }
+        self.note_own(from.at);
         let answer = self.answer(now, from, request);
         let action = match answer {
             Answer::Nothing => Action::Drop,
@@ -170,22 +194,37 @@ impl Server {
     /// The cookies that are good, the present one first.
     fn cookies(&self, of: SocketAddr) -> [Id; 2] {
         self.secrets
-            .map(|secret| mac(&secret, b"cookie", of, &[0; 16]))
+            .map(|secret| mac(&secret, b"cookie", of.into(), &[0; 16]))
     }
 
-    fn tickets(&self, of: SocketAddr, session: &Id) -> [Id; 2] {
+    fn tickets(&self, of: Asker, session: &Id) -> [Id; 2] {
         self.secrets
             .map(|secret| mac(&secret, b"ticket", of, session))
     }
 
-    fn allows(&mut self, now: Instant, from: SocketAddr, cost: u32) -> bool {
-        let allows = self.limits.take(now, from.ip(), cost);
+    /// Whom a ticket was made for. Where that one asks is not written in it: it is where its MAC is good.
+    fn holder(&self, ticket: &Ticket, session: &Id) -> Option<Asker> {
+        let address = ticket.address;
+        let mut askers = self.own.iter().map(|&at| Asker { address, at });
+        askers.find(|asker| self.tickets(*asker, session).contains(&ticket.mac))
+    }
+
+    fn note_own(&mut self, at: Option<IpAddr>) {
+        if self.own.front() != Some(&at) {
+            self.own.retain(|known| *known != at);
+            self.own.push_front(at);
+            self.own.truncate(OWN_ADDRESSES);
+        }
+    }
+
+    fn allows(&mut self, now: Instant, from: Asker, cost: u32) -> bool {
+        let allows = self.limits.take(now, from.address.ip(), cost);
         self.stats.refused += u64::from(!allows);
         allows
     }
 
     fn open(&mut self, now: Instant, opening: Opening) -> Response {
-        let (seen, relay) = (opening.address, self.config.relay);
+        let (seen, relay) = (opening.asker.address, self.config.relay);
         let is_new = !self.numbers.is_open(&opening.session);
         let Some(number) = self.numbers.open(now, opening, &mut self.rng) else {
             return Response::Busy;
@@ -198,7 +237,7 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, now: Instant, from: SocketAddr, request: Request) -> Answer {
+    fn answer(&mut self, now: Instant, from: Asker, request: Request) -> Answer {
         let cost = match &request {
             Request::Find { .. } => cost::FIND,
             Request::Open { session, .. } if !self.numbers.is_open(session) => cost::OPEN,
@@ -213,28 +252,27 @@ impl Server {
                 owner,
                 number,
             } => {
-                let address = from;
                 let opening = Opening {
                     session,
                     owner,
                     number,
-                    address,
+                    asker: from,
                 };
                 Answer::Here(self.open(now, opening))
             }
             Request::Find { number } => Answer::Here(match self.numbers.find(number) {
                 Ok(session) => Response::Found {
                     session,
-                    seen: from,
+                    seen: from.address,
                     relay: self.config.relay,
                 },
                 Err(why) => Response::Gone(why),
             }),
-            Request::Send { session, letter } => match self.numbers.address(&session) {
+            Request::Send { session, letter } => match self.numbers.sender(&session) {
                 Some(to) => {
                     self.stats.letters += 1;
                     let ticket = Ticket {
-                        address: from,
+                        address: from.address,
                         mac: self.tickets(from, &session)[0],
                     };
                     Answer::There(to, Response::Delivered { ticket, letter })
@@ -247,13 +285,15 @@ impl Server {
                 letter,
             } => {
                 // Only the session's sender, and only to who wrote to it.
-                let is_sender = self.numbers.address(&session) == Some(from);
-                let good = self.tickets(ticket.address, &session);
-                if !is_sender || !good.contains(&ticket.mac) {
-                    return Answer::Nothing;
+                let sender = self.numbers.sender(&session);
+                let is_sender = sender.is_some_and(|sender| sender.address == from.address);
+                match self.holder(&ticket, &session).filter(|_| is_sender) {
+                    Some(to) => {
+                        self.stats.letters += 1;
+                        Answer::There(to, Response::Answer { session, letter })
+                    }
+                    None => Answer::Nothing,
                 }
-                self.stats.letters += 1;
-                Answer::There(ticket.address, Response::Answer { session, letter })
             }
             Request::Join {
                 session,
@@ -281,13 +321,16 @@ impl Server {
 enum Answer {
     Nothing,
     Here(Response),
-    There(SocketAddr, Response),
+    There(Asker, Response),
 }
 
-fn mac(secret: &[u8; 32], label: &[u8; 6], of: SocketAddr, session: &Id) -> Id {
+fn mac(secret: &[u8; 32], label: &[u8; 6], of: Asker, session: &Id) -> Id {
     let mut input = label.to_vec();
-    put_address(&mut input, of);
+    put_address(&mut input, of.address);
     input.extend(session);
+    if let Some(at) = of.at {
+        put_address(&mut input, SocketAddr::new(at, 0));
+    }
     *blake3::keyed_hash(secret, &input)
         .as_bytes()
         .first_chunk()

@@ -1,10 +1,10 @@
 //! Numbers: which session has which, and why those that have none any more do not.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use dfcp_proto::{Duration, Instant, SecretRng};
 
+use super::Asker;
 use super::limits::Prefix;
 use crate::LIFETIME;
 use crate::code::MAX_NUMBER;
@@ -32,14 +32,14 @@ pub(super) struct Opening {
     pub owner: Id,
     /// The number that it says it has, or 0.
     pub number: u32,
-    pub address: SocketAddr,
+    pub asker: Asker,
 }
 
 #[derive(Debug)]
 struct Entry {
     session: Id,
     owner: Id,
-    address: SocketAddr,
+    sender: Asker,
     /// That of its first address: whose place it takes.
     prefix: Prefix,
     opened: Instant,
@@ -78,9 +78,9 @@ impl Numbers {
     }
 
     /// Where a session's sender is.
-    pub fn address(&self, session: &Id) -> Option<SocketAddr> {
+    pub fn sender(&self, session: &Id) -> Option<Asker> {
         let number = self.by_session.get(session)?;
-        self.entries.get(number).map(|entry| entry.address)
+        self.entries.get(number).map(|entry| entry.sender)
     }
 
     /// The session of a number.
@@ -100,10 +100,10 @@ impl Numbers {
                 return None;
             }
             // Its address translator may have chosen another port meanwhile.
-            (entry.refreshed, entry.address) = (now, asked.address);
+            (entry.refreshed, entry.sender) = (now, asked.asker);
             return Some(*number);
         }
-        let prefix = Prefix::of(asked.address.ip());
+        let prefix = Prefix::of(asked.asker.address.ip());
         let has = self.by_prefix.get(&prefix).copied().unwrap_or(0);
         if self.entries.len() >= self.max || has >= MAX_PER_PREFIX {
             return None;
@@ -120,7 +120,7 @@ impl Numbers {
             Entry {
                 session: asked.session,
                 owner: asked.owner,
-                address: asked.address,
+                sender: asked.asker,
                 prefix,
                 opened: now,
                 refreshed: now,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use dfcp_proto::{Duration, Instant};
 
+use super::Asker;
 use super::limits::Prefix;
 use crate::wire::{Allowance, Id};
 
@@ -22,7 +23,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Relay {
     /// The sender's and the receiver's end.
-    ends: [Option<SocketAddr>; 2],
+    ends: [Option<Asker>; 2],
     began: Instant,
     last: Instant,
     bytes_left: u64,
@@ -64,7 +65,7 @@ impl Relays {
     pub fn join(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Asker,
         token: Id,
         sender: bool,
         session_is_open: bool,
@@ -74,13 +75,13 @@ impl Relays {
         // An end has one address, an address one end.
         if self
             .by_address
-            .get(&from)
+            .get(&from.address)
             .is_some_and(|known| *known != (token, end))
         {
             return None;
         }
         if !self.relays.contains_key(&token) {
-            if !session_is_open || self.relays.len() >= self.max || self.is_crowded(from) {
+            if !session_is_open || self.relays.len() >= self.max || self.is_crowded(from.address) {
                 return None;
             }
             let relay = Relay {
@@ -95,12 +96,12 @@ impl Relays {
         match relay.ends[end] {
             // Who else should know the token? But data flow already, and addresses are forged
             // easily by those who see packets: an end stays where it is.
-            Some(known) if known != from => return None,
+            Some(known) if known.address != from.address => return None,
             _ => relay.ends[end] = Some(from),
         }
         relay.last = now;
         let ready = relay.is_ready();
-        self.by_address.insert(from, (token, end));
+        self.by_address.insert(from.address, (token, end));
         Some(ready)
     }
 
@@ -111,7 +112,7 @@ impl Relays {
     }
 
     /// Where a datagram of this length goes on to.
-    pub fn forward(&mut self, now: Instant, from: SocketAddr, len: usize) -> Option<SocketAddr> {
+    pub fn forward(&mut self, now: Instant, from: SocketAddr, len: usize) -> Option<Asker> {
         let (token, end) = self.by_address.get(&from)?;
         let relay = self.relays.get_mut(token)?;
         let to = relay.ends[1 - end]?;

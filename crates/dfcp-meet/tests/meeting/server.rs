@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dfcp_meet::wire::{Gone, Packet, REQUEST_LEN, Request, Response, Ticket};
-use dfcp_meet::{Action, RelayLimits, Server, ServerConfig};
+use dfcp_meet::{Action, Asker, RelayLimits, Server, ServerConfig};
 use dfcp_proto::{Duration, Instant, SecretRng};
 
 struct Client {
@@ -35,7 +35,7 @@ fn at(i: u32) -> SocketAddr {
 }
 
 impl Client {
-    fn raw(&mut self, from: SocketAddr, datagram: &[u8]) -> Action {
+    fn raw(&mut self, from: impl Into<Asker>, datagram: &[u8]) -> Action {
         let action = self.server.handle(self.now, from, datagram);
         if let Action::Send(_, out) = &action {
             assert!(out.len() <= datagram.len(), "amplified");
@@ -52,10 +52,10 @@ impl Client {
             };
             match Packet::parse(&out) {
                 Some(Packet::Response(_, Response::Cookie(cookie))) => {
-                    assert_eq!(to, from);
+                    assert_eq!(to.address, from);
                     self.cookies.insert(from, cookie);
                 }
-                Some(Packet::Response(_, response)) => return Some((to, response)),
+                Some(Packet::Response(_, response)) => return Some((to.address, response)),
                 other => panic!("{other:?}"),
             }
         }
@@ -89,6 +89,62 @@ impl Client {
     }
 }
 
+/// A server may have several addresses, and each side knows one of them.
+#[test]
+fn letters_and_data_leave_from_where_those_ask_whom_they_are_for() {
+    let (bytes, seconds) = (10_000, 60);
+    let mut client = server(Some(RelayLimits { bytes, seconds }));
+    let (session, token) = ([1; 16], [9; 16]);
+    let asker = |i, own: [u8; 4]| Asker {
+        address: at(i),
+        at: Some(own.into()),
+    };
+    let (sender, receiver) = (asker(1, [192, 0, 2, 1]), asker(2, [192, 0, 2, 2]));
+    let mut ask = |from: Asker, request: &Request| {
+        client.ask(from.address, &Request::Find { number: 1 });
+        let request = request.encode(5, &client.cookies[&from.address]);
+        match client.raw(from, &request) {
+            Action::Send(to, out) => match Packet::parse(&out) {
+                Some(Packet::Response(_, response)) => (to, response),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    let (owner, number, letter) = ([2; 16], 0, vec![7; 50]);
+    let open = Request::Open {
+        session,
+        owner,
+        number,
+    };
+    assert_eq!(ask(sender, &open).0, sender);
+    let send = Request::Send {
+        session,
+        letter: letter.clone(),
+    };
+    let (to, delivered) = ask(receiver, &send);
+    assert_eq!(to, sender);
+    let Response::Delivered { ticket, .. } = delivered else {
+        panic!("{delivered:?}");
+    };
+    let reply = Request::Reply {
+        session,
+        ticket,
+        letter,
+    };
+    assert_eq!(ask(sender, &reply).0, receiver);
+    for (end, is_sender) in [(sender, true), (receiver, false)] {
+        let join = Request::Join {
+            session,
+            token,
+            sender: is_sender,
+        };
+        assert_eq!(ask(end, &join).0, end);
+    }
+    assert_eq!(client.raw(sender, &DATA), Action::Forward(receiver));
+    assert_eq!(client.raw(receiver, &DATA), Action::Forward(sender));
+}
+
 #[test]
 fn nothing_is_kept_or_sent_elsewhere_without_a_cookie() {
     let mut client = server(None);
@@ -117,7 +173,7 @@ fn nothing_is_kept_or_sent_elsewhere_without_a_cookie() {
             let Action::Send(to, out) = client.raw(at(2), &request.encode(5, &cookie)) else {
                 panic!("no cookie");
             };
-            assert_eq!(to, at(2));
+            assert_eq!(to.address, at(2));
             assert!(out.len() * 8 < REQUEST_LEN);
             let parsed = Packet::parse(&out);
             assert!(matches!(
@@ -271,8 +327,8 @@ fn a_relay_carries_between_two_ends_what_it_was_told_to_carry() {
     assert_eq!(client.join(at(3), false), Response::Busy);
     assert_eq!(client.join(at(1), false), Response::Busy);
     assert_eq!(client.raw(at(3), &DATA), Action::Drop);
-    assert_eq!(client.raw(at(1), &DATA), Action::Forward(at(2)));
-    assert_eq!(client.raw(at(2), &DATA), Action::Forward(at(1)));
+    assert_eq!(client.raw(at(1), &DATA), Action::Forward(at(2).into()));
+    assert_eq!(client.raw(at(2), &DATA), Action::Forward(at(1).into()));
     // Bytes count both ways.
     let through = (0..10).filter(|_| client.raw(at(1), &DATA) != Action::Drop);
     assert_eq!(through.count(), 3);
@@ -294,7 +350,11 @@ fn a_relayed_path_ends_with_its_time_or_in_silence() {
     both(&mut client);
     for second in 0..88 {
         client.now += Duration::from_secs(1);
-        assert_eq!(client.raw(at(1), &DATA), Action::Forward(at(2)), "{second}");
+        assert_eq!(
+            client.raw(at(1), &DATA),
+            Action::Forward(at(2).into()),
+            "{second}"
+        );
     }
     client.now += Duration::from_secs(3);
     assert_eq!(client.raw(at(1), &DATA), Action::Drop);

@@ -246,9 +246,9 @@ impl World {
                 Action::Drop => {}
                 Action::Send(to, answer) => {
                     assert!(answer.len() <= datagram.len(), "amplified");
-                    self.send(address(SERVER), to, answer);
+                    self.send(address(SERVER), to.address, answer);
                 }
-                Action::Forward(to) => self.send(address(SERVER), to, datagram.to_vec()),
+                Action::Forward(to) => self.send(address(SERVER), to.address, datagram.to_vec()),
             }
             return;
         }

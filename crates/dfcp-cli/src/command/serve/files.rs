@@ -117,9 +117,13 @@ impl Files {
         let news = allowed.news(|why| format!("nobody may send: {why}"));
         self.0.door.open_to(allowed);
         for connection in self.0.open.borrow().values() {
-            if self.admission(&connection.peer()) != Admission::Welcome {
-                connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
-            }
+            // As it would hear if it came now.
+            let code = match self.admission(&connection.peer()) {
+                Admission::Welcome => continue,
+                Admission::Expired => CloseCode::EXPIRED,
+                Admission::Unknown => CloseCode::REFUSED,
+            };
+            connection.close(code, "the key is not allowed any more");
         }
         let limits = taking.target.limits();
         let mut store = locked(&self.0.store);

@@ -1,12 +1,13 @@
 //! Sockets and datagrams of programs, with all calls that there are for them.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use socket2::{Domain, Socket, Type};
 
-use super::{Near, has, outcome, web};
-use crate::common::proxying;
+use super::{Near, has, outcome, run_in, serve, web};
+use crate::common::namespace::{Namespace, privileged};
+use crate::common::{Bench, Receiver, proxying, wait};
 
 /// Sockets that are copied, handed on and asked about.
 const SOCKETS: &str = r#"
@@ -292,6 +293,118 @@ fn datagrams_are_carried_whatever_calls_bring_them() {
     // Both were spoken to from the same port: what a socket sends is one association.
     let (ones, twos): (Vec<_>, Vec<_>) = (ones.try_iter().collect(), twos.try_iter().collect());
     assert!(ones.contains(&twos[0]), "{ones:?} {twos:?}");
+}
+
+/// Ends sockets of datagrams that somebody reads, which is how threads that wait for datagrams are woken.
+const SHUT_DOWN: &str = r#"
+import socket, sys, threading
+at = (sys.argv[1], int(sys.argv[2]))
+def sock():
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for call in (lambda s: s.recvfrom(10), lambda s: s.recvmsg(10)):
+    s = sock()
+    s.sendto(b"x", at)
+    assert call(s)[0] == b"x"
+    got = []
+    reads = threading.Thread(target=lambda: got.append(call(s)), daemon=True)
+    reads.start()
+    # It is done though nobody is connected.
+    try: s.shutdown(socket.SHUT_RDWR)
+    except OSError: pass
+    reads.join(30)
+    print(got)
+s = sock()
+s.settimeout(30)
+s.sendto(b"others go on", at)
+print(s.recv(100))
+"#;
+
+#[test]
+fn whoever_waits_for_datagrams_hears_that_their_socket_has_ended() {
+    if !has("python3") {
+        return;
+    }
+    let (near, (at, _)) = (Near::new(), echo("127.0.0.1:0"));
+    let args = [&at.ip().to_string()[..], &at.port().to_string()];
+    let mut here = Command::new("python3");
+    let here = here.args(["-c", SHUT_DOWN]).args(args).output().unwrap();
+    let mut child = near.run(&[&["python3", "-c", SHUT_DOWN][..], &args].concat());
+    let mut child = child.spawn().unwrap();
+    wait(&mut child);
+    let out = child.wait_with_output().unwrap();
+    let (code, said) = (out.status.code(), String::from_utf8_lossy(&out.stderr));
+    assert_eq!((code, out.stdout), (Some(0), here.stdout), "{said}");
+}
+
+/// Sockets that are bound to a device, as by `curl --interface eth0`.
+const ON_A_DEVICE: &str = r#"
+import socket
+def sock(kind):
+    s = socket.socket(socket.AF_INET, kind)
+    s.settimeout(60)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+    return s
+for connects in (True, False):
+    s = sock(socket.SOCK_DGRAM)
+    if connects: s.connect(("10.99.0.1", 7))
+    s.sendto(b"abc", ("10.99.0.1", 7))
+    print(s.recvfrom(100))
+s = sock(socket.SOCK_STREAM)
+s.connect(("10.99.0.1", 80))
+s.sendall(b"abc")
+print(len(s.makefile("rb").read()))
+"#;
+
+#[test]
+fn sockets_on_a_device_are_carried_too() {
+    if !has("python3") {
+        return;
+    }
+    privileged("true", || {
+        let (near, far) = (Namespace::new(), Namespace::new());
+        near.cable(("eth0", "10.2.0.1/24"), &far, ("eth0", "10.2.0.2/24"));
+        far.run("ip addr add 10.99.0.1/32 dev lo");
+        far.inside(|| (web("10.99.0.1:80"), echo("10.99.0.1:7")));
+        let bench = Bench::new();
+        let server = Receiver::start(serve(far.place(), &bench, "10.2.0.2:0", "all"));
+        let args = ["--", "python3", "-c", ON_A_DEVICE];
+        let run = || run_in(near.place(), &bench, server.address, &args);
+        let (code, out, said) = outcome(run());
+        let answer = "(b'abc', ('10.99.0.1', 7))\n";
+        assert_eq!(code, 0, "{said}");
+        let out = String::from_utf8_lossy(&out);
+        assert_eq!(out, format!("{answer}{answer}100000\n"));
+        // Who may not take it off the device says so at once.
+        if has("setpriv") {
+            let (run, mut less) = (run(), Command::new("setpriv"));
+            less.args(["--bounding-set", "-net_raw"])
+                .arg(run.get_program())
+                .args(run.get_args())
+                .env("XDG_CONFIG_HOME", bench.path("config"))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            let (code, _, said) = outcome(less);
+            assert!(
+                code == 1 && said.contains("No route to host"),
+                "{code}: {said}"
+            );
+        }
+    });
+}
+
+/// A process has one that answers its calls.
+#[test]
+fn one_below_another_one_says_why_it_starts_nothing() {
+    let near = Near::new();
+    let inner = near.run(&["true"]);
+    let program = inner.get_program().to_str().unwrap();
+    let args = inner.get_args().map(|arg| arg.to_str().unwrap());
+    let line: Vec<_> = std::iter::once(program).chain(args).collect();
+    let (code, _, said) = outcome(near.run(&line));
+    assert!(
+        code == 1 && said.contains("another dfcp run"),
+        "{code}: {said}"
+    );
 }
 
 /// What a program of C hears of its calls, which Python's own do not show, is what it hears without `dfcp run`.
