@@ -334,9 +334,7 @@ impl PathModel {
                 self.blame_rate(now, blame, sent_until);
             }
             Kind::Look => self.drains.looks.found(lost, rest.packets, before),
-            _ => self
-                .loss
-                .rest(lost + (lost * (1.0 - lost) / rest.packets).sqrt()),
+            _ => self.loss.rest(lost),
         }
     }
 }

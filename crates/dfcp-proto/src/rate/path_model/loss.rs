@@ -105,7 +105,7 @@ pub(super) struct PathLoss {
     /// making that grows slowly would pass for the path's.
     verified: f64,
     tested: bool,
-    /// What the last deep drain lost, and a standard error more.
+    /// What the last deep drain lost.
     at_rest: Option<f64>,
     /// What a test that blamed our rate saw lost at a rate that the path carried.
     remaining: f64,
@@ -276,7 +276,7 @@ impl PathLoss {
         }
     }
 
-    /// A deep drain lost so much, but for chance.
+    /// A deep drain lost so much.
     pub(super) fn rest(&mut self, loss: f64) {
         self.at_rest = Some(loss);
     }
