@@ -126,12 +126,22 @@ fn what_a_window_lost_by_the_paths_own_loss_comes_back() {
     }
 }
 
-/// A delay that wanders looks like a long queue, which ends the first loss test: what that sent slowly passed for what
-/// the path carries, and the sender had 0.24 of the limit.
+/// A delay that wanders looks like the queue of others. Where much is lost a drain shows first that it is lost at any
+/// rate, so that nobody can keep a queue there: the window of one that competes had 0.18 and 0.68 of the limit. And
+/// what a loss test sent that such a queue ended passed for what the path carries: 0.24.
 #[test]
-fn what_an_interrupted_test_sent_slowly_is_not_what_the_path_carries() {
-    let first = [("run.duration", "25 s"), ("run.warmup", "1 s")];
-    let report = run("cn-us", &[first[0], first[1], ("run.seed", "7223")]);
-    let share = share_of(&report);
-    assert!(share > 0.4, "{share:.3} of the limit");
+fn a_delay_that_wanders_beside_much_loss_is_no_queue_of_others() {
+    for (path, seed, least) in [
+        ("cn-us", "7235", 0.6),
+        ("cn-home", "7214", 0.75),
+        ("cn-us", "7223", 0.4),
+    ] {
+        let first = [("run.duration", "25 s"), ("run.warmup", "1 s")];
+        let report = run(path, &[first[0], first[1], ("run.seed", seed)]);
+        let share = share_of(&report);
+        assert!(
+            share > least,
+            "{path}, seed {seed}: {share:.3} of the limit"
+        );
+    }
 }

@@ -363,6 +363,10 @@ impl PathModel {
             if self.yields {
                 return self.begin_to_yield(now);
             }
+            if self.loss.may_leave_no_window() && self.drains.ask() {
+                self.estimate = self.estimate.max(test.served);
+                return;
+            }
             if !self.loss.leaves_no_window() {
                 return self.begin_competing(now, test.served, test.queue);
             }

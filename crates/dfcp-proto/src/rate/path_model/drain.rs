@@ -112,9 +112,28 @@ pub(super) struct Drains {
     delivered: f64,
     looks: Looks,
     rounds: Rounds,
+    asked: Asked,
+}
+
+/// Whether a deep drain was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Asked {
+    #[default]
+    No,
+    Due,
+    /// It has begun, or too little is sent for one.
+    Done,
 }
 
 impl Drains {
+    /// Asks for a deep drain, once; true as long as it is due.
+    pub(super) fn ask(&mut self) -> bool {
+        if self.asked == Asked::No {
+            self.asked = Asked::Due;
+        }
+        self.asked == Asked::Due
+    }
+
     /// Most rate, while there is a drain, bytes per second.
     pub(super) fn most_rate(&self, now: Instant) -> Option<f64> {
         let drain = self.drain.filter(|drain| now < drain.until)?;
@@ -213,17 +232,21 @@ impl PathModel {
         is_telling && self.drains.looks.is_due(lost) && !self.is_noisy(now)
     }
 
-    /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been, and looks
-    /// when it is time. Deep ones and looks need a sender that sends enough meanwhile to count; shallow ones are
-    /// cruise's. Who gives way leaves the path to others anyway.
+    /// Drains are due when the base delay was not seen for long, deep ones also where it may never have been or where
+    /// one was asked for, and looks when it is time. Deep ones and looks need a sender that sends enough meanwhile to
+    /// count; shallow ones are cruise's. Who gives way leaves the path to others anyway.
     fn begin_drain(&mut self, now: Instant, delay: f64) {
         let is_look = self.is_time_to_look(now);
         let may_again = now > self.drains.again_from;
         let is_due = may_again && self.delay.base_is_due(now) && delay > MIN_BUSY;
         let is_doubtful = may_again && self.delay.base_is_doubtful(now) && !self.is_noisy(now);
+        let is_asked = may_again && self.drains.asked == Asked::Due;
         let is_elsewhere = matches!(self.mode, Mode::Startup(_) | Mode::Yield(_));
-        if !(is_look || is_due || is_doubtful) || is_elsewhere || self.was_silent() {
+        if !(is_look || is_due || is_doubtful || is_asked) || is_elsewhere || self.was_silent() {
             return;
+        }
+        if is_asked {
+            self.drains.asked = Asked::Done;
         }
         let span = self.rate_span().max(self.round_trip_span());
         let (Some(from), Some(last)) = (self.samples.before(span), self.samples.last()) else {

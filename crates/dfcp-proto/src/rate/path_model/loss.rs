@@ -196,6 +196,11 @@ impl PathLoss {
         self.unavoidable() > NO_WINDOW && self.at_rest.is_some_and(|rest| rest > NO_WINDOW)
     }
 
+    /// Whether that is not known, as no deep drain has said anything of it.
+    pub(super) fn may_leave_no_window(&self) -> bool {
+        self.unavoidable() > NO_WINDOW && self.at_rest.is_none()
+    }
+
     fn explained_by_path(&self) -> f64 {
         let known = self.verified.max(self.mean);
         known + tolerance(known)
