@@ -287,7 +287,8 @@ impl Server {
                 // Only the session's sender, and only to who wrote to it.
                 let sender = self.numbers.sender(&session);
                 let is_sender = sender.is_some_and(|sender| sender.address == from.address);
-                match self.holder(&ticket, &session).filter(|_| is_sender) {
+                // What is cheap first: each of its own addresses costs a hash.
+                match is_sender.then(|| self.holder(&ticket, &session)).flatten() {
                     Some(to) => {
                         self.stats.letters += 1;
                         Answer::There(to, Response::Answer { session, letter })

@@ -135,9 +135,13 @@ impl Profile {
         let Some(time) = self.block_time.filter(|_| bandwidth > Rate::ZERO) else {
             return self.block_symbols;
         };
-        let in_time = (bandwidth.bytes_in(time) / packet.max(1)).max(LEAST_SYMBOLS);
-        let power = 1 << in_time.min(1 << 30).ilog2();
-        self.block_symbols.min(power)
+        let bytes = bandwidth.bytes_in(time);
+        // The usual answer, with each packet.
+        if bytes >= packet.saturating_mul(self.block_symbols.into()) {
+            return self.block_symbols;
+        }
+        let in_time = (bytes / packet.max(1)).max(LEAST_SYMBOLS);
+        self.block_symbols.min(1 << in_time.ilog2())
     }
 
     /// The same with a controller of the caller's.
