@@ -94,7 +94,7 @@ fn source_tree(at: &Path) -> PathBuf {
     let cargo = at.join("tools/cargo");
     fs::create_dir_all(cargo.parent().unwrap()).unwrap();
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = build ] || exit 0\nmkdir -p \"${{CARGO_TARGET_DIR:-target}}/dist\"\n\
+        "#!/bin/sh\ncase $1 in build | rustc) ;; *) exit 0 ;; esac\nmkdir -p \"${{CARGO_TARGET_DIR:-target}}/dist\"\n\
          cp {} \"${{CARGO_TARGET_DIR:-target}}/dist/dfcp\"\n",
         env!("CARGO_BIN_EXE_dfcp")
     );
