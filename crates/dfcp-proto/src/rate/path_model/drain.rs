@@ -7,17 +7,17 @@
 //! [common look](super::look), which all begin by the clock, whatever they saw of the queue.
 
 use super::look::Looks;
-use super::loss::{Stretch, tolerance};
+use super::loss::Stretch;
 use super::loss_cause::Blame;
+use super::rest::Rounds;
 use super::tuning::drain::*;
 use super::tuning::look;
-use super::tuning::loss::{CERTAIN, MOST_OF_ROUND};
+use super::tuning::loss::MOST_OF_ROUND;
 use super::tuning::queue::{MIN_BUSY, OVERSHOOT};
 use super::tuning::spans;
 use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
-use std::collections::VecDeque;
 
 /// A drain, until what it showed is known.
 #[derive(Clone, Copy, Debug)]
@@ -45,60 +45,6 @@ enum Kind {
     Deep,
     /// The same at a moment that all have in common.
     Look,
-}
-
-/// What the last rounds without a drain lost.
-#[derive(Debug, Default)]
-struct Rounds {
-    /// Drains of others may last until then.
-    from: Option<Instant>,
-    last: VecDeque<RoundLoss>,
-}
-
-/// Packets that a round sent, and the share of them that was lost.
-#[derive(Clone, Copy, Debug)]
-struct RoundLoss {
-    packets: f64,
-    share: f64,
-}
-
-impl Rounds {
-    fn add(&mut self, now: Instant, round: &Stretch) {
-        let from = *self.from.get_or_insert(now + AFTER_DRAIN);
-        if now < from || round.packets < LEAST_PACKETS {
-            return;
-        }
-        self.last.push_back(RoundLoss {
-            packets: round.packets,
-            share: round.loss(),
-        });
-        if self.last.len() > ROUNDS {
-            self.last.pop_front();
-        }
-    }
-
-    /// Whether they are enough to compare a rest with.
-    fn are_enough(&self) -> bool {
-        self.last.len() >= LEAST_ROUNDS
-    }
-
-    /// Share lost.
-    fn mean(&self) -> f64 {
-        let packets: f64 = self.last.iter().map(|round| round.packets).sum();
-        let lost: f64 = self.last.iter().map(|r| r.packets * r.share).sum();
-        lost / packets.max(1.0)
-    }
-
-    /// Whether so much less is lost at `rest`, a share `loss` of so many packets, that chance does not explain it:
-    /// less than in all rounds but one of [`LEAST_ROUNDS`], and less than what independent losses come to. Losses in
-    /// bursts leave many rounds without any, and no rest loses less than those.
-    fn heal_at_rest(&self, loss: f64, packets: f64) -> bool {
-        let as_little = self.last.iter().filter(|round| round.share <= loss).count();
-        let is_rare = (as_little + 1) * (LEAST_ROUNDS + 1) <= self.last.len() + 1;
-        let mean = self.mean();
-        let chance = CERTAIN * (mean * (1.0 - mean) / packets).sqrt();
-        is_rare && mean > loss + tolerance(loss) + chance
-    }
 }
 
 /// The drain under way and what is known for the next one.
@@ -220,11 +166,8 @@ impl PathModel {
         }
     }
 
-    /// Whether a moment has passed at which this sender looks, with rounds to compare it with.
-    fn is_time_to_look(&mut self, now: Instant) -> bool {
-        if !self.drains.looks.pass(now) {
-            return false;
-        }
+    /// Whether this sender looks at the moment that has just passed, with rounds to compare it with.
+    fn looks_now(&self, now: Instant) -> bool {
         let lost = self.loss.recent().max(self.loss.mean);
         let can_compare = self.drains.rounds.are_enough();
         // Who loses most looks for the sake of others, too: they would see less without him.
@@ -236,11 +179,13 @@ impl PathModel {
     /// one was asked for, and looks when it is time. Deep ones and looks need a sender that sends enough meanwhile to
     /// count; shallow ones are cruise's. Who gives way leaves the path to others anyway.
     fn begin_drain(&mut self, now: Instant, delay: f64) {
-        let is_look = self.is_time_to_look(now);
+        let passes = self.drains.looks.pass(now);
+        let is_look = passes && self.looks_now(now);
         let may_again = now > self.drains.again_from;
         let is_due = may_again && self.delay.base_is_due(now) && delay > MIN_BUSY;
         let is_doubtful = may_again && self.delay.base_is_doubtful(now) && !self.is_noisy(now);
-        let is_asked = may_again && self.drains.asked == Asked::Due;
+        // Of several who lose much one alone would see what the others make him lose.
+        let is_asked = passes && may_again && self.drains.asked == Asked::Due;
         let is_elsewhere = matches!(self.mode, Mode::Startup(_) | Mode::Yield(_));
         if !(is_look || is_due || is_doubtful || is_asked) || is_elsewhere || self.was_silent() {
             return;
@@ -255,7 +200,7 @@ impl PathModel {
         let before = Stretch::between(&from, &last, self.packet);
         let delivered = self.drains.undrained(from.sent_total, &before);
         let lost = self.loss.recent().max(self.loss.mean).max(before.loss());
-        let (kind, share, queues, least) = match is_look {
+        let (kind, share, queues, least) = match is_look && !is_asked {
             true => (Kind::Look, look::SHARE, look::QUEUES, look::TIME),
             false => (Kind::Deep, SHARE, 1.0, 0.0),
         };
@@ -308,19 +253,26 @@ impl PathModel {
     }
 
     /// Compares what was lost while everybody sent little, in `drain`, with what was lost before.
-    fn judge_rest(&mut self, now: Instant, drain: &Drain, rest: &Stretch) {
-        let is_known = rest.packets >= LEAST_PACKETS;
-        // Laplace's rule of succession.
-        let lost = (rest.loss() * rest.packets + 1.0) / (rest.packets + 2.0);
-        let before = self.drains.rounds.mean();
-        let heals = is_known && self.drains.rounds.heal_at_rest(lost, rest.packets);
+    fn judge_rest(&mut self, now: Instant, drain: &Drain, stretch: &Stretch) {
+        let rounds = &mut self.drains.rounds;
+        let rest = rounds.rest(stretch);
+        let judged = match drain.kind {
+            Kind::Look => self.drains.looks.with_last(rest),
+            _ => rest,
+        };
+        let heals = rounds.heal_at_rest(&judged);
+        if heals || (drain.kind == Kind::Deep && rest.explains()) {
+            *rounds = Rounds::default();
+        } else if drain.kind == Kind::Deep {
+            // A look may tell what so few packets do not.
+            rounds.leave_out_drains();
+        }
         if drain.kind == Kind::Deep || heals {
-            self.drains.rounds = Rounds::default();
             self.delay.lower_floor(drain.least.max(0.0));
         }
         match drain.kind {
-            _ if !is_known => {}
             _ if heals => {
+                let lost = judged.loss();
                 self.drop_test();
                 self.unhealed = None;
                 self.before_loss = None;
@@ -333,8 +285,9 @@ impl PathModel {
                 };
                 self.blame_rate(now, blame, sent_until);
             }
-            Kind::Look => self.drains.looks.found(lost, rest.packets, before),
-            _ => self.loss.rest(lost),
+            _ if rest.packets < LEAST_PACKETS => {}
+            Kind::Look => self.drains.looks.found(rest),
+            _ => self.loss.rest(rest.loss()),
         }
     }
 }
@@ -342,22 +295,6 @@ impl PathModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Rounds of a tenth of a second with a hundred packets each, of which so many are lost.
-    fn rounds(lost: impl Fn(u32) -> f64) -> Rounds {
-        let mut between = Rounds::default();
-        for number in 0..50 {
-            let round = Stretch {
-                sent: 100.0,
-                delivered: 100.0 - lost(number),
-                packets: 100.0,
-                seconds: 0.1,
-            };
-            let now = Instant::ZERO + Duration::from_millis(100 * u64::from(number));
-            between.add(now, &round);
-        }
-        between
-    }
 
     #[test]
     fn what_arrives_of_a_drain_is_not_what_the_path_delivers() {
@@ -374,49 +311,5 @@ mod tests {
         };
         assert_eq!(drains.undrained(4999, &stretch), 1200.0);
         assert_eq!(drains.undrained(5000, &stretch), 600.0);
-    }
-
-    #[test]
-    fn loss_that_ends_while_all_send_little_is_of_their_making() {
-        let flood = rounds(|number| f64::from(20 + number % 40));
-        assert!(flood.heal_at_rest(0.02, 64.0));
-        assert!(!flood.heal_at_rest(0.25, 64.0), "as much as in some rounds");
-        let few = rounds(|number| f64::from(u8::from(number < 40) * 50));
-        assert!(!few.heal_at_rest(0.02, 64.0), "rounds without loss");
-        // After the last one healed it began with rounds that lost nothing.
-        let again = rounds(|number| f64::from(u8::from(number > 17) * 50));
-        assert!(again.heal_at_rest(0.02, 64.0));
-    }
-
-    #[test]
-    fn a_flood_is_compared_with_what_it_loses_now() {
-        let mut grown = rounds(|_| 0.0);
-        let round = Stretch {
-            sent: 100.0,
-            delivered: 60.0,
-            packets: 100.0,
-            seconds: 0.1,
-        };
-        for _ in 0..ROUNDS {
-            grown.add(Instant::ZERO + Duration::from_secs(6), &round);
-        }
-        assert!(grown.heal_at_rest(0.02, 64.0));
-    }
-
-    #[test]
-    fn the_paths_own_loss_is_not_healed_by_chance() {
-        let path = rounds(|number| f64::from(15 + number % 10));
-        // Three standard errors of 64 packets are 0.15.
-        assert!(!path.heal_at_rest(0.08, 64.0));
-        // A burst of fifty in every second round.
-        let bursts = rounds(|number| f64::from(number % 2 * 50));
-        assert!(!bursts.heal_at_rest(0.01, 200.0));
-    }
-
-    #[test]
-    fn rounds_in_which_others_still_drain_do_not_count() {
-        // What the first rounds lost is little, as others drain for longer.
-        let between = rounds(|number| if number < 14 { 0.0 } else { 40.0 });
-        assert!(between.heal_at_rest(0.02, 64.0));
     }
 }

@@ -13,9 +13,11 @@
 //! nothing, but that the next one comes later.
 
 use super::loss::tolerance;
-use super::tuning::look::{BELIEVED, EVERY, SELDOM};
-use super::tuning::loss::{CERTAIN, NO_WINDOW};
+use super::rest::Rest;
+use super::tuning::look::{BELIEVED, EVERY, SELDOM, TOGETHER};
+use super::tuning::loss::NO_WINDOW;
 use crate::time::Instant;
+use std::collections::VecDeque;
 
 /// When to look, and what was found.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(super) struct Looks {
     shown: Option<f64>,
     /// What was lost when all sent less, where that was far less than before, and when that was known.
     healed: Option<(Instant, f64)>,
+    /// The last looks that did not heal: of a few packets each says little.
+    rests: VecDeque<Rest>,
 }
 
 impl Looks {
@@ -46,24 +50,38 @@ impl Looks {
             .is_some_and(|number| !is_shown || number % SELDOM == 0)
     }
 
+    /// A look and the ones before it.
+    pub(super) fn with_last(&self, rest: Rest) -> Rest {
+        let mut all = rest;
+        self.rests.iter().for_each(|before| all += *before);
+        all
+    }
+
     /// When all sent less, this was lost, far less than before.
     pub(super) fn heal(&mut self, now: Instant, lost: f64) {
         self.healed = Some((now, lost));
+        self.rests.clear();
     }
 
-    /// Whether a look has shown, since the last moment, that the path loses less than this by itself. A test of one of
-    /// many may find otherwise, as its rate heals nothing.
+    /// Whether a look has shown of late that the path loses less than this by itself, and none has shown otherwise since. A
+    /// test of one of many may find otherwise, as its rate heals nothing.
     pub(super) fn contradict(&self, now: Instant, lost: f64) -> bool {
         self.healed.is_some_and(|(at, rest)| {
             now.saturating_since(at) < BELIEVED && lost > rest + tolerance(rest) + NO_WINDOW
         })
     }
 
-    /// A look lost this share of so many packets, where the rounds before lost `before`.
-    pub(super) fn found(&mut self, lost: f64, packets: f64, before: f64) {
-        let chance = CERTAIN * (lost * (1.0 - lost) / packets).sqrt();
-        let explains = before < lost + tolerance(lost) + chance;
-        self.shown = explains.then_some(lost);
+    /// A look that did not heal.
+    pub(super) fn found(&mut self, rest: Rest) {
+        let explains = rest.explains();
+        self.shown = explains.then_some(rest.loss());
+        if explains {
+            self.healed = None;
+        }
+        self.rests.push_back(rest);
+        if self.rests.len() >= TOGETHER {
+            self.rests.pop_front();
+        }
     }
 }
 
@@ -79,7 +97,7 @@ mod tests {
             let now = Instant::ZERO + Duration::from_secs(second);
             if looks.pass(now) && looks.is_due(lost(second)) {
                 at.push(second);
-                looks.found(lost(second), 500.0, lost(second));
+                looks.found(Rest::of(500.0, lost(second), lost(second)));
             }
         }
         at
@@ -98,14 +116,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_has_healed_is_no_loss_of_the_path_until_the_next_one() {
+    fn what_a_look_has_healed_is_no_loss_of_the_path_until_one_shows_that_it_is() {
         let mut looks = Looks::default();
         let after = |millis| Instant::ZERO + Duration::from_millis(millis);
         assert!(!looks.contradict(after(5200), 0.4), "nothing was seen");
         looks.heal(after(5200), 0.01);
         assert!(looks.contradict(after(10_400), 0.4));
         assert!(!looks.contradict(after(10_400), 0.08), "leaves a window");
-        assert!(!looks.contradict(after(11_300), 0.4), "long ago");
+        looks.found(Rest::of(62.0, 0.1, 0.4));
+        assert!(
+            looks.contradict(after(40_000), 0.4),
+            "less was lost than before"
+        );
+        assert!(!looks.contradict(after(65_300), 0.4), "long ago");
+        looks.found(Rest::of(500.0, 0.39, 0.4));
+        assert!(!looks.contradict(after(40_000), 0.4), "it is the path's");
     }
 
     #[test]
@@ -121,7 +146,28 @@ mod tests {
             let passes = looks.pass(Instant::ZERO + Duration::from_secs(second));
             assert_eq!(passes, second > 4);
             assert!(!passes || looks.is_due(0.8), "at {second}");
-            looks.found(0.02, 500.0, 0.8);
+            looks.found(Rest::of(500.0, 0.02, 0.8));
         }
+    }
+
+    #[test]
+    fn looks_of_few_packets_tell_together() {
+        // None of 62 lost, where a sixth was lost before: by chance once in 50,000 times.
+        let rest = Rest::of(62.0, 1.0 / 64.0, 0.16);
+        let mut looks = Looks::default();
+        let heals = |rest: &Rest| rest.loses_less();
+        assert!(!heals(&looks.with_last(rest)));
+        looks.found(rest);
+        assert!(heals(&looks.with_last(rest)));
+        // What the path loses it loses in all of them.
+        let mut path = Looks::default();
+        for share in [0.1, 0.2, 0.16, 0.14, 0.18] {
+            let rest = Rest::of(62.0, share, 0.16);
+            assert!(!heals(&path.with_last(rest)));
+            path.found(rest);
+        }
+        // Once they healed the next ones begin again.
+        looks.heal(Instant::ZERO, 0.01);
+        assert_eq!(looks.with_last(rest).packets, 62.0);
     }
 }

@@ -30,6 +30,7 @@ mod look;
 mod loss;
 mod loss_cause;
 mod marks;
+mod rest;
 mod rounds;
 mod samples;
 mod shallow;
