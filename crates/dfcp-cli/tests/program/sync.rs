@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::common::machines::{Machines, PROGRAM};
 use crate::common::run;
@@ -216,4 +217,38 @@ fn nothing_is_written_where_a_link_in_place_of_a_directory_leads() {
     assert!(!copy("other").exists() && !copy("out").is_symlink());
     assert_eq!(fs::read(copy("out/file")).unwrap().len(), 10);
     assert_eq!(fs::read(copy("in/deep/file")).unwrap().len(), 20);
+}
+
+/// Also of those that nothing else came into: removing from a directory changes its time.
+#[test]
+fn directories_have_the_times_of_the_source_after_delete() {
+    let machines = Machines::new("");
+    for name in ["kept/file", "deep/er/file"] {
+        machines.write(&machines.here("tree").join(name), 10);
+    }
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let directories = ["deep/er", "deep", "kept", ""];
+    for directory in directories {
+        let directory = fs::File::open(machines.here("tree").join(directory)).unwrap();
+        directory.set_modified(old).unwrap();
+    }
+    let sync = |arguments: &[&str]| {
+        let mut command = machines.sync();
+        let (code, report, said) = run(command.args(arguments).args(["-a", "tree", "there:copy"]));
+        assert_eq!(code, 0, "{said}");
+        report
+    };
+    sync(&[]);
+    for name in ["kept/surplus", "deep/er/surplus", "gone/file", "surplus"] {
+        machines.write(&machines.there("copy").join(name), 10);
+    }
+    sync(&["--delete"]);
+    for directory in directories {
+        let found = fs::metadata(machines.there("copy").join(directory)).unwrap();
+        assert_eq!(found.modified().unwrap(), old, "{directory}");
+    }
+    assert_eq!(
+        sync(&["-n", "--delete"])["plan"]["change"],
+        serde_json::json!([])
+    );
 }

@@ -76,8 +76,11 @@ impl Rule {
     fn matches(&self, path: &str, directory: bool) -> bool {
         let pattern = self.pattern.as_str();
         if let Some(tree) = pattern.strip_suffix("/***") {
-            let tree = tree.trim_start_matches('/');
-            let anchored = pattern.starts_with('/');
+            // Everything beneath the root, which has no name.
+            if tree.is_empty() {
+                return true;
+            }
+            let (tree, anchored) = anchor(tree);
             let whole = format!("{path}/");
             return ends(&whole)
                 .filter(|end| directory || *end < whole.len())
@@ -90,9 +93,15 @@ impl Rule {
         if only_directories && !directory {
             return false;
         }
-        let anchored = pattern.starts_with('/');
-        matches_path(pattern.trim_start_matches('/'), path, anchored)
+        let (pattern, anchored) = anchor(pattern);
+        matches_path(pattern, path, anchored)
     }
+}
+
+/// A pattern without the slash that ties it to the root, and whether it had one.
+fn anchor(pattern: &str) -> (&str, bool) {
+    let beneath = pattern.strip_prefix('/');
+    (beneath.unwrap_or(pattern), beneath.is_some())
 }
 
 /// Where the components of `whole` end, each with its `/`.
@@ -112,6 +121,10 @@ fn matches_path(pattern: &str, path: &str, anchored: bool) -> bool {
     };
     if anchored {
         return matches(path);
+    }
+    // What follows `**/` may be at the top, too.
+    if pattern.starts_with(&['*', '*']) {
+        return matches(&format!("/{path}"));
     }
     let deep = pattern.contains(&'/') || pattern.windows(2).any(|pair| pair == ['*', '*']);
     match deep {
@@ -163,8 +176,8 @@ impl Match {
                 (Some(end), [c, tail @ ..]) => {
                     *c != '/' && in_class(&class[..end], *c) && self.run(&class[end + 1..], tail)
                 }
-                (Some(_), []) => false,
-                (None, _) => matches!(text, ['[', tail @ ..] if self.run(class, tail)),
+                // One without an end matches nothing.
+                _ => false,
             },
             [c, rest @ ..] => matches!(text, [d, tail @ ..] if c == d && self.run(rest, tail)),
         }
@@ -359,7 +372,16 @@ mod tests {
                 &["cache/", "cache/a", "x/cache/a/b"],
                 &["cache", "mycache/a"],
             ),
-            ("[", &["["], &["a"]),
+            ("[", &[], &["[", "a"]),
+            ("x[", &[], &["x["]),
+            ("\\[", &["[", "x/["], &["a"]),
+            ("**/z", &["z", "a/z", "a/b/z"], &["az", "z/a"]),
+            ("**/z/", &["z/", "a/z/"], &["z"]),
+            ("**/a?c", &["abc", "x/abc"], &["a/c"]),
+            ("**/z/***", &["z/", "z/a/b", "a/z/b"], &["z", "az/b"]),
+            ("/**/z", &["a/z", "a/b/z"], &["z"]),
+            ("/***", &["a", "a/", "a/b"], &[]),
+            ("//z", &[], &["z", "a/z"]),
         ] {
             for path in yes {
                 assert!(matches(pattern, path), "{pattern} {path}");

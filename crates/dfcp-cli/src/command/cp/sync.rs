@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use dfcp_command::{Failure, Kind};
 use rustix::fs::{Mode, OFlags};
@@ -125,13 +127,16 @@ impl Tidy {
             let Some((place, directory)) = level.children.next() else {
                 let done = levels.pop().expect("there is a last one");
                 let Some(above) = levels.last_mut() else {
+                    done.restore_time();
                     break;
                 };
                 if done.stays {
+                    done.restore_time();
                     above.stays = true;
                     continue;
                 }
                 if !self.choice.dry_run {
+                    above.note_time();
                     let failed = |error| too_deep(&done.at, &above.path, error);
                     removed(&done.at, |at| fs::remove_dir(at)).map_err(failed)?;
                 }
@@ -157,6 +162,7 @@ impl Tidy {
                 level.stays = true;
             } else {
                 if !self.choice.dry_run {
+                    level.note_time();
                     let failed = |error| too_deep(&place, &level.path, error);
                     removed(&place, |at| fs::remove_file(at)).map_err(failed)?;
                 }
@@ -177,9 +183,8 @@ fn removed(place: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result
     let Some(above) = place.parent() else {
         return Err(denied);
     };
-    // Opened first: what is changed and changed back is one directory, and none that a link leads to.
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let above = rustix::fs::open(above, flags, Mode::empty())?;
+    // Opened first: what is changed and changed back is one directory.
+    let above = open_directory(above)?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&above)?.st_mode);
     if rustix::fs::fchmod(&above, mode | Mode::RWXU).is_err() {
         return Err(denied);
@@ -218,6 +223,8 @@ struct Level {
     children: std::vec::IntoIter<(PathBuf, bool)>,
     /// Whether it, or something in it, stays.
     stays: bool,
+    /// Its time of change before something was removed from it: it may be that of the source.
+    modified: Option<SystemTime>,
 }
 
 impl Level {
@@ -228,8 +235,32 @@ impl Level {
             path,
             children: children.into_iter(),
             stays,
+            modified: None,
         })
     }
+
+    /// Notes its time before something is removed from it.
+    fn note_time(&mut self) {
+        if self.modified.is_none() {
+            let is = fs::symlink_metadata(&self.at);
+            self.modified = is.and_then(|is| is.modified()).ok();
+        }
+    }
+
+    /// Gives it the time again that it had. Another user's directory cannot get one, and has none of the source.
+    fn restore_time(&self) {
+        if let Some(modified) = self.modified
+            && let Ok(directory) = open_directory(&self.at)
+        {
+            let _ = fs::File::from(directory).set_modified(modified);
+        }
+    }
+}
+
+/// Opens a directory, and none that a link leads to.
+fn open_directory(at: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(at, flags, Mode::empty())?)
 }
 
 /// Whether all that was offered is there.
