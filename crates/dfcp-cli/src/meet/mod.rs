@@ -174,7 +174,8 @@ fn gone(why: Gone, named: &str) -> String {
     match why {
         Gone::Unknown => {
             return format!(
-                "no sender has this number{named}: the code is wrong or long over; ask for it again"
+                "no sender has this number{named}: the code is wrong or long over; ask for it again (if \
+                 the server was just started anew, wait ten seconds)"
             );
         }
         Gone::Expired => {

@@ -6,11 +6,11 @@
 //! between them: that of their clocks. At multiples of five seconds each who loses much sends less for a moment, as for
 //! a deep drain. What is lost then, though nobody sends more than the path carries, is lost at any rate.
 //!
-//! Until the next look no test of a single sender is believed that finds that the path loses it all the same: one
-//! after the other would take what the others make for the path's, and each send more for it.
+//! Until a look shows otherwise no test of a single sender is believed that finds that the path loses it all the same:
+//! one after the other would take what the others make for the path's, and each send more for it.
 //!
-//! Whose clock is off looks alone, and sees no less lost. So a look that finds nothing proves nothing and changes
-//! nothing, but that the next one comes later.
+//! Whose clock is off looks alone, and sees no less lost. So a look that finds nothing proves nothing: what an earlier
+//! one healed is believed no longer, and the next one comes later.
 
 use super::loss::tolerance;
 use super::rest::Rest;
