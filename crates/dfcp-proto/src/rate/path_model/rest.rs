@@ -49,7 +49,7 @@ impl Rounds {
     }
 
     /// Share lost.
-    pub(super) fn mean(&self) -> f64 {
+    fn mean(&self) -> f64 {
         let packets: f64 = self.last.iter().map(|round| round.packets).sum();
         let lost: f64 = self.last.iter().map(|r| r.packets * r.share).sum();
         lost / packets.max(1.0)
@@ -93,15 +93,18 @@ impl Rest {
     /// Whether what was lost in it, but for chance, is what was lost before.
     pub(super) fn explains(&self) -> bool {
         let loss = self.loss();
-        let chance = CERTAIN * (loss * (1.0 - loss) / self.packets).sqrt();
-        self.before / self.packets < loss + tolerance(loss) + chance
+        self.before / self.packets < loss + tolerance(loss) + self.chance(loss)
     }
 
     /// Whether independent losses do not explain that so much less was lost than before.
     pub(super) fn loses_less(&self) -> bool {
-        let before = self.before / self.packets;
-        let chance = CERTAIN * (before * (1.0 - before) / self.packets).sqrt();
-        before > self.loss() + tolerance(self.loss()) + chance
+        let (before, loss) = (self.before / self.packets, self.loss());
+        before > loss + tolerance(loss) + self.chance(before)
+    }
+
+    /// What independent losses of such a share may differ by in so many packets.
+    fn chance(&self, share: f64) -> f64 {
+        CERTAIN * (share * (1.0 - share) / self.packets).sqrt()
     }
 }
 

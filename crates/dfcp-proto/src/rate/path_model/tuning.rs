@@ -301,7 +301,8 @@ pub(super) mod look {
     /// What one has healed is believed until one shows otherwise, or a dozen could have.
     pub const BELIEVED: Duration = Duration::from_secs(60);
     /// So many in a row are judged together: of 64 packets of which a sixth was lost before, chance loses none only once in
-    /// seventy thousand times, but three standard errors are as much as that sixth.
+    /// seventy thousand times, but three standard errors are as much as that sixth. No
+    /// more than come in twenty seconds, as it must be the same flood.
     pub const TOGETHER: usize = 4;
     /// What is sent, as a share of what is delivered, until the queue is empty: a quarter less empties one that
     /// overflows in four times what it holds, of which the round trip has one already.
